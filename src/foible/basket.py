@@ -1,0 +1,328 @@
+"""A basket: named networks that judge the same images. One is the suspect, the others are its peers.
+
+Normalisation lives here, with each network; spaces and searches see pixels in [0, 1].
+"""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+from foible import specs
+from foible.errors import UserError
+from foible.images import to_floats
+from foible.networks.files import Entry, load_folder, load_weights
+from foible.networks.preprocess import Preprocess
+
+Network = nn.Module | Callable[[Tensor], Tensor]
+Precision = Literal["float32", "bf16"]
+
+# Below this many rows a CPU matrix product takes another path and the last bits of the logits change with the batch.
+LEAST_ROWS = 16
+
+
+@dataclass(frozen=True)
+class Budget:
+    """The most that one lane may spend; None is no limit. A gradient costs a forward and a backward."""
+
+    forwards: int | None = None
+    backwards: int | None = None
+
+    def spent(self, forwards: Tensor, backwards: Tensor) -> Tensor:
+        """(n,) bool: lanes that have nothing left."""
+        over = torch.zeros_like(forwards, dtype=torch.bool)
+        if self.forwards is not None:
+            over |= forwards >= self.forwards
+        if self.backwards is not None:
+            over |= backwards >= self.backwards
+        return over
+
+
+def pick_device(device: str) -> torch.device:
+    """`auto`, `cpu` or `cuda` as a device that is really there."""
+    if device == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    if device not in ("cpu", "cuda"):
+        raise UserError(f"device is {device!r}: expected auto, cpu or cuda")
+    if device == "cuda" and not torch.cuda.is_available():
+        raise UserError("device is 'cuda', but torch sees no CUDA device here: use --device cpu (see `foible doctor`)")
+    return torch.device(device)
+
+
+def fingerprint(network: Network) -> str:
+    """SHA-256 of a network's weights; of a plain callable, its name (its inside cannot be seen)."""
+    digest = hashlib.sha256()
+    if not isinstance(network, nn.Module):
+        return f"callable:{getattr(network, '__qualname__', type(network).__name__)}"
+    for key, value in network.state_dict().items():
+        digest.update(f"{key} {value.dtype} {tuple(value.shape)}".encode())
+        digest.update(value.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()
+
+
+class Basket:
+    """Networks of one task.
+
+    networks: name -> module or callable, from (n, channels, height, width) to logits (n, classes).
+    classes: class names, in the order of the logits.
+    preprocess: "inside" (each network takes pixels in [0, 1] and normalises itself), a `Preprocess`, or a dictionary
+        of these by name. It has no default: normalising twice, or never, is the field's commonest silent mistake.
+    shape: (channels, height, width) of the images, where it is known.
+    """
+
+    def __init__(
+        self,
+        networks: Mapping[str, Network],
+        *,
+        classes: Sequence[str],
+        preprocess: str | Preprocess | Mapping[str, str | Preprocess],
+        shape: tuple[int, int, int] | None = None,
+        device: str = "cpu",
+    ) -> None:
+        if not networks:
+            raise UserError("a basket needs at least one network")
+        self.device = pick_device(device)
+        self.classes = tuple(classes)
+        self.shape = shape
+        self.source: list[str] | None = None  # the specs that open this basket again, where there are any
+        self._preprocess = {
+            name: _as_preprocess(preprocess[name] if isinstance(preprocess, Mapping) else preprocess, name)
+            for name in networks
+        }
+        self.fingerprints = {name: fingerprint(network) for name, network in networks.items()}
+        self._networks: dict[str, Network] = {}
+        for name, network in networks.items():
+            if isinstance(network, nn.Module):  # a copy: the caller's own network stays in the mode it was in
+                network = copy.deepcopy(network).eval().requires_grad_(False).to(self.device)
+            self._networks[name] = network
+
+    @classmethod
+    def open(
+        cls,
+        source: str | Path | Sequence[str],
+        *,
+        device: str = "cpu",
+        classes: Sequence[str] | None = None,
+        shape: tuple[int, int, int] | None = None,
+    ) -> Basket:
+        """A basket from a folder that `foible train` wrote, or from a list of `[NAME=]SPEC`, one per network.
+
+        SPEC is a basket folder, a zoo spec with its weights (`mlp:10?weights=FILE.safetensors`), or `FILE.py:factory`
+        with its preprocessing (`?preprocess=inside`, or `?mean=…&std=…&size=…`), which runs that file.
+        `classes` and `shape` are for networks whose files do not say (usually the data's own).
+        """
+        listed = [str(source)] if isinstance(source, str | Path) else list(source)
+        entries = [entry for spec in listed for entry in _entries(spec, classes, shape)]
+        names = [entry.name for entry in entries]
+        for name in names:
+            if names.count(name) > 1:
+                raise UserError(f"two networks are called {name!r}: name one, as in --network other={name}")
+        first = next((entry for entry in entries if entry.classes), None)
+        task = first.classes if first is not None else tuple(classes or ())
+        if not task:
+            raise UserError(f"the classes of {', '.join(names)} are not known: give the data they are for")
+        for entry in entries:
+            if entry.classes and len(entry.classes) != len(task):
+                raise UserError(
+                    f"network {entry.name!r} has {len(entry.classes)} classes, the basket has {len(task)}: "
+                    "give networks of one task"
+                )
+            if entry.classes and tuple(entry.classes) != tuple(task):
+                raise UserError(
+                    f"network {entry.name!r} has classes {list(entry.classes)[:5]}…, the basket has {list(task)[:5]}…: "
+                    "give networks of one task, with their classes in one order"
+                )
+        basket = cls(
+            {entry.name: entry.module for entry in entries},
+            classes=task,
+            preprocess={entry.name: entry.preprocess for entry in entries},
+            shape=next((entry.shape for entry in entries if entry.shape), shape),
+            device=device,
+        )
+        basket.source = listed
+        return basket
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(self._networks)
+
+    def network(self, name: str) -> Network:
+        """The network itself, as this basket holds it: a copy in eval mode on the basket's device."""
+        return self._networks[name]
+
+    def __len__(self) -> int:
+        return len(self._networks)
+
+    def __repr__(self) -> str:
+        return f"Basket({', '.join(self.names)}; {len(self.classes)} classes)"
+
+    def peers(self, suspect: str) -> list[str]:
+        """Every network but the suspect."""
+        if suspect not in self._networks:
+            known = ", ".join(self.names)
+            raise UserError(f"no network {suspect!r} in the basket{specs.did_you_mean(suspect, self.names)}; it has {known}")
+        return [name for name in self.names if name != suspect]
+
+    def judge(self, images: Tensor, names: Sequence[str] | None = None, precision: Precision = "float32") -> Tensor:
+        """Logits (networks, n, classes) of images (n, channels, height, width) in [0, 1], in the order of `names`."""
+        chosen = self.names if names is None else names
+        rows = len(images)
+        if not chosen:
+            return images.new_empty(0, rows, len(self.classes))
+        if rows < LEAST_ROWS:
+            images = torch.cat([images, images[-1:].expand(LEAST_ROWS - rows, *images.shape[1:])])
+        cast = torch.autocast(self.device.type, torch.bfloat16) if precision == "bf16" else nullcontext()
+        seen: dict[Preprocess, Tensor] = {}
+        answers = []
+        with cast:
+            for name in chosen:
+                how = self._preprocess[name]
+                if how not in seen:
+                    seen[how] = how(images)
+                answers.append(self._checked(name, self._networks[name](seen[how]), len(images))[:rows])
+        return answers[0].float()[None] if len(answers) == 1 else torch.stack(answers).float()
+
+    def _checked(self, name: str, logits: Any, rows: int) -> Tensor:
+        if not isinstance(logits, Tensor):
+            raise UserError(f"network {name!r} returned {type(logits).__name__}: expected a tensor of logits (n, classes)")
+        if logits.ndim != 2 or logits.shape[0] != rows:
+            raise UserError(
+                f"network {name!r} returned shape {tuple(logits.shape)} for {rows} images: "
+                f"expected ({rows}, {len(self.classes)})"
+            )
+        if logits.shape[1] != len(self.classes):
+            raise UserError(
+                f"network {name!r} has {logits.shape[1]} classes, the basket has {len(self.classes)}: "
+                "give networks of one task"
+            )
+        return logits
+
+    @torch.no_grad()
+    def predict(self, images: Tensor, names: Sequence[str] | None = None, *, batch: int = 1000) -> Tensor:
+        """Logits (networks, n, classes) on the CPU, of any number of images, uint8 or floats, a batch at a time."""
+        parts = [self.judge(to_floats(part.to(self.device)), names).cpu() for part in images.split(batch)]
+        return torch.cat(parts, 1)
+
+    def check(self, images: Tensor) -> None:
+        """Push a few images through every network, so that what does not fit is said before any work is done."""
+        for name in self.names:
+            try:
+                self.predict(images[:2], [name])
+            except UserError:
+                raise
+            except Exception as error:
+                line = str(error).strip().splitlines()[0] if str(error).strip() else ""
+                raise UserError(
+                    f"network {name!r} cannot take images of shape {tuple(images.shape[1:])}: "
+                    f"{type(error).__name__}: {line}"
+                ) from error
+
+
+def _as_preprocess(given: str | Preprocess, name: str) -> Preprocess:
+    if isinstance(given, Preprocess):
+        return given
+    if given == "inside":
+        return Preprocess()
+    raise UserError(f"preprocess of {name!r} is {given!r}: expected 'inside' or Preprocess(mean, std, size)")
+
+
+def _split_name(text: str) -> tuple[str | None, str]:
+    """`NAME=SPEC` or `SPEC`; the `=` of options, which follow a `?`, does not count."""
+    head, equals, tail = text.partition("=")
+    if equals and "?" not in head and "/" not in head and ":" not in head:
+        return head, tail
+    return None, text
+
+
+def _entries(text: str, classes: Sequence[str] | None, shape: tuple[int, int, int] | None) -> Iterable[Entry]:
+    """The networks that one `[NAME=]SPEC` names."""
+    name, text = _split_name(text)
+    if Path(text).is_dir():
+        entries = load_folder(text)
+        if name is not None:
+            if len(entries) != 1:
+                raise UserError(f"{text!r} holds {len(entries)} networks: only a basket of one can be renamed {name!r}")
+            entries = [_renamed(entries[0], name)]
+        return entries
+    spec = specs.parse(text)
+    if spec.is_file:
+        return [_from_user_file(text, spec, name, classes, shape)]
+    weights = spec.options.get("weights")
+    if weights is None:
+        raise UserError(
+            f"{text!r} is not a basket folder, nor a spec with weights: expected a folder that `foible train` wrote, "
+            "SPEC?weights=FILE.safetensors, or FILE.py:factory?preprocess=inside"
+        )
+    return [_from_weights(text, spec, weights, name, classes, shape)]
+
+
+def _renamed(entry: Entry, name: str) -> Entry:
+    import dataclasses
+
+    return dataclasses.replace(entry, name=name)
+
+
+def _preprocess_from(options: Mapping[str, str], text: str) -> Preprocess:
+    """`preprocess=inside`, or mean/std/size as comma-separated numbers."""
+    if options.get("preprocess") == "inside":
+        return Preprocess()
+    if not {"mean", "std", "size"} & set(options):
+        raise UserError(
+            f"{text!r} does not say how its images are preprocessed: add ?preprocess=inside if the network takes "
+            "pixels in [0, 1] and normalises itself, or ?mean=0.5,0.5,0.5&std=0.2,0.2,0.2&size=224"
+        )
+    try:
+        numbers = {key: tuple(float(v) for v in options[key].split(",")) for key in ("mean", "std") if key in options}
+        size = [int(v) for v in options["size"].split("x")] if "size" in options else []
+    except ValueError as error:
+        raise UserError(f"cannot read the preprocessing of {text!r}: {error}") from error
+    return Preprocess(numbers.get("mean", ()), numbers.get("std", ()), (size[0], size[-1]) if size else None)
+
+
+def _from_user_file(
+    text: str,
+    spec: specs.Spec,
+    name: str | None,
+    classes: Sequence[str] | None,
+    shape: tuple[int, int, int] | None,
+) -> Entry:
+    network = specs.from_file(spec.name, spec.argument)
+    preprocess = _preprocess_from(spec.options, text)
+    if not isinstance(network, nn.Module):
+        if not callable(network):
+            raise UserError(f"{text!r} is {type(network).__name__}: expected a function that makes a network, or a network")
+        try:
+            network = network()
+        except Exception as error:
+            raise UserError(f"{text!r} failed: {type(error).__name__}: {error}") from error
+    if not callable(network):
+        raise UserError(f"{text!r} made {type(network).__name__}: expected a torch.nn.Module or a callable")
+    called = name or spec.argument
+    return Entry(called, network, preprocess, tuple(classes) if classes else None, shape, text, fingerprint(network), {})
+
+
+def _from_weights(
+    text: str,
+    spec: specs.Spec,
+    weights: str,
+    name: str | None,
+    classes: Sequence[str] | None,
+    shape: tuple[int, int, int] | None,
+) -> Entry:
+    from foible.networks import zoo
+
+    if not classes or not shape:
+        raise UserError(f"{text!r} needs the data it is for, to know its input and classes: give --data")
+    plain = f"{spec.name}:{spec.argument}" if spec.argument else spec.name
+    module = zoo.build(plain, shape, len(classes))
+    load_weights(module, weights)
+    preprocess = _preprocess_from({"preprocess": "inside"} | dict(spec.options), text)
+    return Entry(name or zoo.name_of(plain), module, preprocess, tuple(classes), shape, text, fingerprint(module), {})

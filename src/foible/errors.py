@@ -1,0 +1,19 @@
+"""What can go wrong, and the exit code that each kind leaves the command line with."""
+
+
+class FoibleError(Exception):
+    """An error of ours: exit code 4."""
+
+    exit_code = 4
+
+
+class UserError(FoibleError):
+    """The user's input is wrong: the message says what was given, what was expected and what to do."""
+
+    exit_code = 2
+
+
+class Interrupted(FoibleError):
+    """Stopped by the user; what was finished is on disk and the same command goes on from there."""
+
+    exit_code = 3

@@ -1,0 +1,219 @@
+"""Findings: the one currency. An Arrow table of trials, in memory or as the Parquet shards of a run.
+
+Whatever finds writes these rows; whatever explains, labels, mends, reports or exports reads them.
+"""
+
+from __future__ import annotations
+
+import html
+import json
+from base64 import b64encode
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from torch import Tensor
+
+from foible.errors import UserError
+from foible.images import decode_png
+
+SCHEMA_VERSION = 1
+OUTCOMES = ("found", "exhausted", "invalid")
+
+_probabilities = pa.list_(pa.list_(pa.float32()))
+SCHEMA = pa.schema(
+    [
+        pa.field("id", pa.string()),  # unique in a run: suspect and lane
+        pa.field("config", pa.string()),  # hash of the settings; the settings are in the metadata
+        pa.field("suspect", pa.string()),
+        pa.field("networks", pa.list_(pa.string())),  # order of the rows of before, after and trace
+        pa.field("lane", pa.int64()),
+        pa.field("outcome", pa.string()),  # one of OUTCOMES
+        pa.field("image", pa.binary()),  # PNG: what the trial ended with
+        pa.field("origin", pa.binary()),  # PNG: the seed image; null where there is none
+        pa.field("origin_data", pa.string()),
+        pa.field("origin_split", pa.string()),
+        pa.field("origin_index", pa.int64()),
+        pa.field("truth", pa.int32()),  # class index; null where unlabelled
+        pa.field("consensus", pa.int32()),  # the peers' common class for the image; null where they differ
+        pa.field("said", pa.int32()),  # the suspect's class for the image; null where it gave NaN
+        pa.field("before", _probabilities),  # (networks, classes), of the origin
+        pa.field("after", _probabilities),  # (networks, classes), of the image
+        pa.field("moves", pa.int32()),  # accepted
+        pa.field("candidates", pa.int32()),  # tried
+        pa.field("forwards", pa.int64()),  # inferences spent, over all networks
+        pa.field("backwards", pa.int64()),
+        pa.field("path", pa.list_(pa.struct([("step", pa.int32()), ("draws", pa.list_(pa.float32()))]))),
+        pa.field("trace", _probabilities),  # (1 + moves, networks): probability of the aimed-at class on the way
+        pa.field("point", pa.list_(pa.float32())),  # where the trial ended in its space, apart from the image
+        pa.field("change", pa.map_(pa.string(), pa.float32())),  # the whole way in human units: {"rotation °": 7.1}
+        pa.field("film", pa.binary()),  # PNG: origin and every accepted step side by side, small; found rows only
+        pa.field("versions", pa.string()),  # JSON: foible, torch, python, device
+    ]
+)
+
+
+def with_metadata(table: pa.Table, classes: Sequence[str], configs: dict[str, dict[str, Any]]) -> pa.Table:
+    """The table with class names and the settings behind its rows attached: what every shard carries."""
+    metadata = {
+        "foible.schema_version": str(SCHEMA_VERSION),
+        "foible.classes": json.dumps(list(classes)),
+        "foible.configs": json.dumps(configs, sort_keys=True),
+    }
+    return table.replace_schema_metadata(metadata)
+
+
+def _check_version(schema: pa.Schema, where: str) -> None:
+    version = (schema.metadata or {}).get(b"foible.schema_version")
+    if version is None:
+        raise UserError(f"{where} is Parquet, but not findings of Foible: it has no schema_version")
+    if int(version) > SCHEMA_VERSION:
+        raise UserError(f"{where} was written by a newer Foible (schema {int(version)}; this one reads {SCHEMA_VERSION})")
+
+
+def shard_files(run: str | Path) -> list[Path]:
+    """The Parquet shards of a run folder, in order; a single Parquet file counts as its own."""
+    path = Path(run)
+    if path.is_file():
+        return [path]
+    files = sorted((path / "shards").glob("*.parquet")) if (path / "shards").is_dir() else []
+    if not files:
+        raise UserError(f"{str(run)!r} holds no findings: expected a run folder (with shards/) or a Parquet file")
+    return files
+
+
+def read_shard(file: Path, columns: Sequence[str] | None = None) -> pa.Table:
+    """One shard, checked; a damaged file is named."""
+    try:
+        table = pq.read_table(file, columns=None if columns is None else list(columns), partitioning=None)
+    except (pa.ArrowInvalid, OSError) as error:
+        raise UserError(f"{file} cannot be read as Parquet ({error}): delete it and resume the run") from error
+    _check_version(table.schema, str(file))
+    return table
+
+
+class Findings:
+    """Rows of trials, with class names and settings. Cheap to slice; images are decoded when asked for."""
+
+    def __init__(self, table: pa.Table) -> None:
+        self._table = table
+
+    @classmethod
+    def open(cls, run: str | Path) -> Findings:
+        """The findings of a run folder or a Parquet file; read when first needed."""
+        found = cls.__new__(cls)
+        found._files = shard_files(run)  # type: ignore[attr-defined]
+        return found
+
+    @cached_property
+    def _table(self) -> pa.Table:
+        return Findings.concat([Findings(read_shard(file)) for file in self._files]).table  # type: ignore[attr-defined]
+
+    @property
+    def table(self) -> pa.Table:
+        """The Arrow table; its columns are `foible.findings.SCHEMA`."""
+        return self._table
+
+    @classmethod
+    def concat(cls, parts: Iterable[Findings]) -> Findings:
+        """Findings of several runs in one; they must speak of the same classes."""
+        parts = list(parts)
+        if not parts:
+            raise UserError("nothing to put together: give at least one set of findings")
+        classes = parts[0].classes
+        for part in parts:
+            if part.classes != classes:
+                raise UserError(f"findings of different tasks: classes {list(classes)} and {list(part.classes)}")
+        configs = {key: value for part in parts for key, value in part.configs.items()}
+        return cls(with_metadata(pa.concat_tables([p.table.replace_schema_metadata() for p in parts]), classes, configs))
+
+    def _metadata(self, key: str) -> Any:
+        return json.loads(self.table.schema.metadata[f"foible.{key}".encode()])
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        return tuple(self._metadata("classes"))
+
+    @property
+    def configs(self) -> dict[str, dict[str, Any]]:
+        """Settings by hash; the column `config` names the hash of each row."""
+        return dict(self._metadata("configs"))
+
+    def __len__(self) -> int:
+        return int(self.table.num_rows)
+
+    def __getitem__(self, row: int) -> dict[str, Any]:
+        """One row as a dictionary of Python values."""
+        return dict(self.table.slice(range(len(self))[row], 1).to_pylist()[0])
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        for row in range(len(self)):
+            yield self[row]
+
+    def column(self, name: str) -> list[Any]:
+        return list(self.table.column(name).to_pylist())
+
+    def filter(self, **wanted: Any) -> Findings:
+        """Rows where every named column has the wanted value (or one of a list of them).
+
+        `findings.filter(outcome="found", suspect=["A", "B"])`
+        """
+        table = self.table
+        for name, value in wanted.items():
+            if name not in table.column_names:
+                raise UserError(f"findings have no column {name!r}; they have {', '.join(table.column_names)}")
+            values = list(value) if isinstance(value, list | tuple | set) else [value]
+            kind = table.schema.field(name).type
+            table = table.filter(pc.is_in(table.column(name), value_set=pa.array(values, kind)))
+        return Findings(table)
+
+    def head(self, count: int) -> Findings:
+        return Findings(self.table.slice(0, count))
+
+    def get(self, id: str) -> dict[str, Any]:
+        """The row with this id."""
+        rows = self.filter(id=id)
+        if not len(rows):
+            example = self.table.column("id")[0].as_py() if len(self) else "none"
+            raise UserError(f"no finding {id!r} among {len(self)}: ids look like {example!r}; see `foible show`")
+        return rows[0]
+
+    def images(self, column: str = "image") -> list[Tensor]:
+        """Decoded images, uint8 (channels, height, width) each, of `image`, `origin` or `film`."""
+        return [decode_png(data) for data in self.column(column) if data is not None]
+
+    def to_pandas(self) -> Any:
+        """A pandas DataFrame (needs pandas), with class names beside the indices."""
+        try:
+            frame = self.table.to_pandas()
+        except ImportError as error:
+            raise UserError("to_pandas() needs pandas: pip install 'foible[pandas]'") from error
+        for name in ("truth", "consensus", "said"):
+            frame[f"{name}_name"] = [None if v != v or v is None else self.classes[int(v)] for v in frame[name]]
+        return frame
+
+    def name_of(self, index: int | None) -> str:
+        """The name of a class; "?" where there is none."""
+        return "?" if index is None else self.classes[index]
+
+    def _repr_html_(self) -> str:
+        """A small gallery for notebooks; every name is escaped."""
+        cells = []
+        for row in self.filter(outcome="found").head(12):
+            pictures = "".join(
+                f'<img src="data:image/png;base64,{b64encode(row[name]).decode()}" '
+                'style="height:56px;image-rendering:pixelated;margin-right:4px">'
+                for name in ("origin", "image")
+                if row[name]
+            )
+            said = f"{row['suspect']} says {self.name_of(row['said'])}, peers say {self.name_of(row['consensus'])}"
+            cells.append(f'<figure style="display:inline-block;margin:6px">{pictures}<figcaption>{html.escape(said)}</figcaption></figure>')
+        found = len(self.filter(outcome="found"))
+        return f"<p>{found} found in {len(self)} trials</p>" + "".join(cells)
+
+    def __repr__(self) -> str:
+        return f"Findings({len(self.filter(outcome='found'))} found in {len(self)} trials)"

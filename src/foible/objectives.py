@@ -1,0 +1,72 @@
+"""Objectives: which way is better, what the peers must say, and when something is found.
+
+An objective is asked in three places, with the class aimed at (`aim`) for every row:
+- `score`: the suspect's logits (n, classes) -> (n,), higher is better;
+- `allows`: the peers' logits (peers, n, classes) -> (n,) bool, asked only of rows whose score improved;
+- `found`: logits of all, the suspect's first, (networks, n, classes) -> (n,) bool, judged on settled images.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from foible.errors import UserError
+
+
+class Objective(Protocol):
+    def score(self, logits: Tensor, aim: Tensor) -> Tensor: ...
+    def allows(self, logits: Tensor, aim: Tensor) -> Tensor: ...
+    def found(self, logits: Tensor, aim: Tensor) -> Tensor: ...
+
+
+def of_class(values: Tensor, aim: Tensor) -> Tensor:
+    """values (networks, n, classes) at class `aim` (n,): (networks, n)."""
+    return values.gather(2, aim.expand(len(values), -1)[..., None])[..., 0]
+
+
+@dataclass(frozen=True)
+class Dissent:
+    """Paper 1: every peer P holds the class, P(X′) = C, while the suspect A loses it: A(X′) ≠ C.
+
+    peer_confidence: the least probability that each peer must give C, besides preferring it.
+    suspect_confidence: the least probability that the suspect must give its wrong answer.
+    With both 0, argmax alone decides ("sufficiently differently" in the paper).
+    """
+
+    peer_confidence: float = 0.0
+    suspect_confidence: float = 0.0
+
+    def __post_init__(self) -> None:
+        for name in ("peer_confidence", "suspect_confidence"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise UserError(f"{name} is {getattr(self, name)}: expected a probability from 0 to 1")
+
+    def score(self, logits: Tensor, aim: Tensor) -> Tensor:
+        """log((1 − p) / p) of p = A(X′)_C: it rises exactly when p falls, and does not saturate where p rounds to 1."""
+        by_class = logits.t().contiguous()  # reducing over the first axis is several times as fast
+        held = by_class.gather(0, aim[None])[0]
+        return by_class.scatter(0, aim[None], -torch.inf).logsumexp(0) - held
+
+    def allows(self, logits: Tensor, aim: Tensor) -> Tensor:
+        by_class = logits.permute(2, 0, 1).contiguous()
+        index = aim.expand(1, len(logits), -1)
+        if self.peer_confidence > 0.5:  # which implies that C is preferred
+            return (by_class.softmax(0).gather(0, index)[0] >= self.peer_confidence).all(0)
+        held = by_class.gather(0, index)
+        others = by_class.scatter(0, index, -torch.inf).amax(0)
+        right = (held[0] > others) & by_class.isfinite().all(0)
+        if self.peer_confidence > 0:
+            right &= by_class.softmax(0).gather(0, index)[0] >= self.peer_confidence
+        return right.all(0)
+
+    def found(self, logits: Tensor, aim: Tensor) -> Tensor:
+        top = logits[0].softmax(1).max(1)
+        wrong = (top.indices != aim) & (top.values >= self.suspect_confidence)  # NaN is never >=
+        return wrong & self.allows(logits[1:], aim)
+
+
+OBJECTIVES = {"dissent": Dissent}

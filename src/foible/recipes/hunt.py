@@ -1,0 +1,283 @@
+"""Hunt: images that a suspect gets wrong while all its peers get them right (paper 1).
+
+    seeds that the whole basket gets right → a search through a space of small changes → findings
+
+Every trial is a lane, numbered from 0; the same lane starts from the same seed image and draws the same numbers
+whichever network is the suspect, so that suspects compare pairwise.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from foible import specs
+from foible.basket import Basket, Budget
+from foible.data import Dataset, load
+from foible.errors import UserError
+from foible.findings import Findings, with_metadata
+from foible.objectives import OBJECTIVES
+from foible.progress import progress
+from foible.randomness import integers
+from foible.recipes.config import HuntConfig
+from foible.recipes.rows import make_rows
+from foible.runs import RunFolder, run_units, settings_hash
+from foible.runs.local import Tick, Work, cores, do_unit, one_thread
+from foible.search import SEARCHES, Trials
+from foible.spaces import SPACES
+
+
+@dataclass(frozen=True)
+class _Hunter:
+    """Everything that one unit of work needs, made once a process."""
+
+    basket: Basket
+    data: Dataset
+    eligible: Tensor  # (m,) positions of the seed images
+    space: Any
+    objective: Any
+    search: Any
+    settings: dict[str, Any]
+
+    def trials(self, lanes: Tensor) -> tuple[Trials, Tensor]:
+        """The trials of these lanes, and where in the data their seed images stand."""
+        drawn = integers(self.settings["seed"], lanes, stream="hunt.seeds", high=len(self.eligible), count=1)[:, 0]
+        index = self.eligible[drawn]
+        return Trials(lanes, self.data.images[index], self.data.labels[index]), index
+
+    @property
+    def units(self) -> list[tuple[str, int, int]]:
+        """(suspect, first lane, end) of every unit."""
+        size, trials = self.settings["unit"], self.settings["trials"]
+        return [
+            (suspect, first, min(first + size, trials))
+            for suspect in self.settings["suspects"]
+            for first in range(0, trials, size)
+        ]
+
+    def work(self, unit: int, tick: Tick) -> Any:
+        """The rows of one unit: a pure function of the settings and the unit's number."""
+        suspect, first, end = self.units[unit]
+        trials, index = self.trials(torch.arange(first, end))
+        found = self.search(
+            self.space, self.objective, self.basket, trials, suspect=suspect, seed=self.settings["seed"],
+            precision=self.settings["precision"], budget=Budget(forwards=self.settings["budget"]), tick=tick,
+        )  # fmt: skip
+        key = settings_hash(self.settings)
+        origin = {
+            "origin_data": [self.data.name] * len(index),
+            "origin_split": [self.data.split] * len(index),
+            "origin_index": index.tolist(),
+        }
+        table = make_rows(
+            self.space, self.objective, self.basket, trials, found, suspect=suspect, origin=origin,
+            truth=trials.aims.tolist(), config=key,
+        )  # fmt: skip
+        return with_metadata(table, self.basket.classes, {key: self.settings})
+
+
+def hunt(
+    basket: Basket | str | Path,
+    data: str | Dataset = "digits",
+    *,
+    out: str | Path | None = None,
+    workers: int | None = None,
+    device: str = "auto",
+    quiet: bool = False,
+    **options: Any,
+) -> Findings:
+    """Hunt with each suspect in turn; findings in memory, or with `out` in a run folder that can be resumed.
+
+    basket: a `Basket`, or a folder that `foible train` wrote. data: a data spec such as "mnist", or a `Dataset`.
+    workers: processes (default: one a core on a CPU, where basket and data can be opened by each).
+    options: the fields of `HuntConfig`: suspect, trials, seed, split, space, objective, search, peer_confidence, …
+        `space`, `objective` and `search` may also be objects and functions.
+    """
+    config, things = _config(options)
+    data_set = load(data, config.split)
+    if not isinstance(basket, Basket):
+        shape = (data_set.images.shape[1], data_set.images.shape[2], data_set.images.shape[3])
+        basket = Basket.open(basket, device=device, classes=data_set.classes, shape=shape)
+    data_set = _by_name(data_set, basket.classes)
+    for suspect in config.suspect:
+        basket.peers(suspect)  # or an error that names it
+    basket.check(data_set.images)
+    with one_thread():
+        eligible = _eligible(basket, data_set, quiet)
+    settings = _settings(config, basket, data_set)
+    hunter = _Hunter(basket, data_set, eligible, **things, settings=settings)
+    total = settings["trials"] * len(settings["suspects"])
+    if out is None:
+        with progress("Hunting", total, quiet=quiet) as bar, one_thread():
+            return Findings.concat([Findings(hunter.work(u, bar.advance)) for u in range(len(hunter.units))])
+    folder = RunFolder(out)
+    named = not any(str(settings[name]).startswith("object:") for name in _TABLES)
+    apart = basket.source is not None and isinstance(data, str) and named  # can another process make all of it?
+    with folder.lock():
+        where = {"basket": [_absolute(s) for s in basket.source or []], "device": basket.device.type, "data": data_set.name}
+        folder.begin(settings, where, len(hunter.units))
+        missing = folder.missing(len(hunter.units))
+        done = total - sum(end - first for _, first, end in (hunter.units[u] for u in missing))
+        processes = workers or (cores() if basket.device.type == "cpu" else 1)
+        with progress("Hunting", total, quiet=quiet) as bar:
+            if done:
+                bar.advance(done, "already on disk")
+            if apart and min(processes, len(missing)) > 1:
+                run_units(partial(_prepare, eligible=eligible.numpy()), folder, missing, workers=processes, tick=bar.advance)
+            else:
+                with one_thread():
+                    for unit in missing:
+                        do_unit(hunter.work, folder, unit, bar.advance)
+    return Findings.open(folder.path)
+
+
+def _prepare(path: Path, eligible: Any) -> Work:
+    """A worker's hunter, from the run folder alone."""
+    return open_hunter(path, eligible=torch.from_numpy(eligible)).work
+
+
+def open_hunter(path: str | Path, *, eligible: Tensor | None = None, basket: Basket | None = None, device: str | None = None) -> _Hunter:
+    """The hunter of a run on disk: to work on it, or to replay its rows. Refuses a basket that has changed."""
+    config = RunFolder(path).config
+    settings, where = config["settings"], config["where"]
+    data = load(where["data"], settings["split"])
+    if basket is None:
+        if not where["basket"]:
+            raise UserError(f"the run {str(path)!r} was made with networks in memory: give them with --basket or --network")
+        basket = Basket.open(
+            where["basket"], device=device or where["device"], classes=data.classes, shape=tuple(data.images.shape[1:])
+        )
+    for name, fingerprint in settings["networks"].items():
+        if basket.fingerprints.get(name) != fingerprint:
+            raise UserError(f"network {name!r} is not the one that the run {str(path)!r} was made with: its weights differ")
+    none = torch.empty(0, dtype=torch.int64)
+    return _Hunter(
+        basket, _by_name(data, basket.classes), none if eligible is None else eligible, **_things(settings), settings=settings
+    )
+
+
+_TABLES: dict[str, dict[str, Any]] = {"space": SPACES, "objective": OBJECTIVES, "search": SEARCHES}
+
+
+def _config(options: dict[str, Any]) -> tuple[HuntConfig, dict[str, Any]]:
+    """Keywords as settings, and the space, objective and search that they name (or that were given as objects)."""
+    known = [f.name for f in dataclasses.fields(HuntConfig)]
+    for key in options:
+        if key not in known:
+            raise UserError(f"hunt has no option {key!r}{specs.did_you_mean(key, known)}; it takes {', '.join(known)}")
+    options, objects = dict(options), {}
+    for name, table in _TABLES.items():
+        given = options.get(name)
+        if given is not None and not isinstance(given, str):
+            objects[name] = given
+            options[name] = specs.spec_of(given, table) or f"object:{getattr(given, '__name__', type(given).__name__)}"
+    config = HuntConfig(**options)
+    sugar = {
+        "objective": {"peer_confidence": config.peer_confidence, "suspect_confidence": config.suspect_confidence},
+        "search": {"patience": config.patience},
+    }
+    for name, extra in sugar.items():
+        said = {key: value for key, value in extra.items() if value is not None}
+        if said and name in objects:
+            raise UserError(f"{', '.join(said)} beside a {name} of your own: set it there")
+        spec = getattr(config, name)
+        for key, value in said.items():
+            spec += f"{'&' if '?' in spec else '?'}{key}={value}"
+        config = dataclasses.replace(config, **{name: spec})
+    return config, _things(dataclasses.asdict(config), objects)
+
+
+def _things(settings: dict[str, Any], objects: dict[str, Any] | None = None) -> dict[str, Any]:
+    """Space, objective and search: from their specs, but for those given as objects."""
+    made = dict(objects or {})
+    for name, table in _TABLES.items():
+        if name not in made:
+            if settings[name].startswith("object:"):
+                raise UserError(f"the {name} of this run was an object in memory ({settings[name][7:]}): it cannot be made again")
+            made[name] = specs.resolve(settings[name], table, name)
+    return made
+
+
+def _absolute(spec: str) -> str:
+    """A spec that can be opened from any working folder."""
+    head, question, tail = spec.partition("?")
+    name, equals, rest = head.partition("=")
+    named, path = (f"{name}=", rest) if equals else ("", head)
+    if Path(path).is_dir():
+        return named + str(Path(path).resolve()) + question + tail
+    if ".py:" in path:
+        file, _, thing = path.rpartition(":")
+        return f"{named}{Path(file).resolve()}:{thing}{question}{tail}"
+    return spec
+
+
+def _by_name(data: Dataset, classes: Sequence[str]) -> Dataset:
+    """The data with its labels counted as the basket counts them: classes meet by name."""
+    if tuple(data.classes) == tuple(classes):
+        return data
+    unknown = sorted(set(data.classes) ^ set(classes))
+    if unknown:
+        raise UserError(
+            f"the data {data.name!r} has classes {_some(data.classes)}, the basket {_some(classes)}; only one of them "
+            f"knows {_some(unknown)}: give data of the networks' task"
+        )
+    position = torch.tensor([list(classes).index(name) for name in data.classes])
+    return dataclasses.replace(data, labels=position[data.labels], classes=tuple(classes))
+
+
+def _some(names: Sequence[str]) -> str:
+    return ", ".join(names[:6]) + (f", … ({len(names)})" if len(names) > 6 else "")
+
+
+def _eligible(basket: Basket, data: Dataset, quiet: bool) -> Tensor:
+    """Positions of the images that every network gets right."""
+    right = torch.zeros(len(data), dtype=torch.bool)
+    batch = max(16, min(1000, 4_000_000 // data.images[0].numel()))
+    with progress("Judging seed images", len(data), quiet=quiet) as bar:
+        for first in range(0, len(data), batch):
+            part = slice(first, first + batch)
+            logits = basket.predict(data.images[part], batch=batch)
+            agree = (logits.argmax(2) == data.labels[part]).all(0) & logits.isfinite().all(2).all(0)
+            right[part] = agree
+            bar.advance(len(agree))
+    if not right.any():
+        raise UserError(
+            f"none of the {len(data)} images of {data.name!r} ({data.split}) is classified right by all of "
+            f"{', '.join(basket.names)}: check the class order and the preprocessing"
+        )
+    return right.nonzero()[:, 0]
+
+
+def _settings(config: HuntConfig, basket: Basket, data: Dataset) -> dict[str, Any]:
+    """Everything that the findings depend on, as JSON values; its hash names the run."""
+    pixels = data.images[0].numel()
+    unit = config.unit or max(16, min(2000, 4_000_000 // pixels, math.ceil(config.trials / 2)))
+    settings = {
+        "recipe": "hunt",
+        "data": data.name,
+        "data_sha256": hashlib.sha256(data.images.numpy().tobytes()).hexdigest(),
+        "split": data.split,
+        "networks": dict(basket.fingerprints),
+        "suspects": list(config.suspect or basket.names),
+        "trials": config.trials,
+        "seed": config.seed,
+        "precision": config.precision,
+        "budget": config.budget,
+        "unit": unit,
+        "device": basket.device.type,
+    }
+    for name in _TABLES:
+        spec = getattr(config, name)
+        settings[name] = _absolute(spec)
+        if specs.parse(spec).is_file:
+            settings[f"{name}_sha256"] = hashlib.sha256(Path(specs.parse(spec).name).read_bytes()).hexdigest()
+    return settings

@@ -1,0 +1,65 @@
+"""Replay: compute a finding's image again from its row, and have the basket judge it again."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from foible.basket import Basket
+from foible.findings import OUTCOMES, Findings
+from foible.images import decode_png, encode_png, to_bytes, to_floats
+from foible.recipes.hunt import open_hunter
+from foible.recipes.rows import retrace
+from foible.runs.local import one_thread
+
+
+@dataclass(frozen=True, eq=False)
+class Replayed:
+    """A row done again. `same_image`: every pixel as stored. `difference`: the largest change of any probability."""
+
+    id: str
+    image: Tensor  # uint8 (channels, height, width)
+    same_image: bool
+    difference: float
+    stored: str  # outcome in the row
+    now: str  # "found", or "not found"
+    probabilities: Tensor  # (networks, classes)
+
+    @property
+    def holds(self) -> bool:
+        """The same pixels, the same answers to float tolerance, and the same verdict."""
+        return self.same_image and self.difference < 1e-4 and (self.stored == OUTCOMES[0]) == (self.now == OUTCOMES[0])
+
+
+def replay_row(row: dict[str, Any], space: Any, objective: Any, basket: Basket) -> Replayed:
+    """Replay one row of findings in a space, from its seed image and its path of moves alone."""
+    seed = to_floats(decode_png(row["origin"]))[None].to(basket.device)
+    draws = [torch.tensor(move["draws"], dtype=torch.float32) for move in row["path"]]
+    with torch.no_grad(), one_thread():
+        points, _ = retrace(space, seed, [torch.stack(draws) if draws else torch.empty(0, 0)])
+        image = to_bytes(space.render(points)[:1])
+        logits = basket.judge(to_floats(image), row["networks"])
+        aim = torch.tensor([row["truth"]], device=basket.device)
+        found = bool(objective.found(logits, aim)[0])
+    probabilities = logits[:, 0].softmax(1).cpu()
+    return Replayed(
+        id=row["id"],
+        image=image[0].cpu(),
+        same_image=encode_png(image[0].cpu()) == row["image"],
+        difference=float((probabilities - torch.tensor(row["after"])).abs().max()),
+        stored=row["outcome"],
+        now=OUTCOMES[0] if found else "not found",
+        probabilities=probabilities,
+    )
+
+
+def replay(run: str | Path, ids: list[str] | None = None, *, basket: Basket | None = None) -> list[Replayed]:
+    """Replay rows of a run on disk (all of them without `ids`), with the basket that it names or the one given."""
+    hunter = open_hunter(run, basket=basket)
+    findings = Findings.open(run)
+    rows = findings if ids is None else [findings.get(id) for id in ids]
+    return [replay_row(row, hunter.space, hunter.objective, hunter.basket) for row in rows]

@@ -1,0 +1,126 @@
+"""A run on disk: settings, shards, and a lock. Whatever happens, what is finished stays.
+
+RUN/config.json   the settings, their hash, where the basket was found, how many units there are
+RUN/shards/       one Parquet file a unit: written beside, synced, renamed
+RUN/timings/      how long each unit took (apart, so that shards are the same bytes on every run)
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from filelock import FileLock, Timeout
+
+from foible.errors import UserError
+
+
+def settings_hash(settings: dict[str, Any]) -> str:
+    """Twelve hex digits that change with any setting."""
+    return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:12]
+
+
+def write_atomically(file: Path, data: bytes) -> None:
+    """The whole file or nothing: written beside, synced, renamed."""
+    beside = file.with_name(f".{file.name}.{os.getpid()}.tmp")
+    try:
+        with beside.open("wb") as handle:
+            handle.write(data)
+            handle.flush()
+            os.fsync(handle.fileno())
+        beside.replace(file)
+    except OSError as error:
+        beside.unlink(missing_ok=True)
+        free = shutil.disk_usage(file.parent).free // 2**20
+        raise UserError(
+            f"cannot write {file}: {error.strerror or error} ({free} MiB free there): make room and run the same "
+            "command again; what was finished before is safe and will not be done twice"
+        ) from error
+
+
+class RunFolder:
+    """One run. `open` makes it or goes on with it; `lock` keeps a second process out."""
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+
+    @property
+    def config(self) -> dict[str, Any]:
+        file = self.path / "config.json"
+        try:
+            return dict(json.loads(file.read_text(encoding="utf-8")))
+        except FileNotFoundError:
+            raise UserError(f"{str(self.path)!r} is not a run: it has no config.json") from None
+        except ValueError as error:
+            raise UserError(f"{file} is damaged ({error}): give another --out, or restore it") from error
+
+    @contextmanager
+    def lock(self) -> Iterator[None]:
+        """Hold the run; another process gets a named error. The system frees it when the holder dies."""
+        self._make(self.path)
+        lock = FileLock(self.path / "run.lock")
+        try:
+            lock.acquire(timeout=0)
+        except Timeout:
+            raise UserError(
+                f"another process is working on the run {str(self.path)!r}: wait for it, or give another --out"
+            ) from None
+        try:
+            yield
+        finally:
+            lock.release()
+
+    def _make(self, path: Path) -> None:
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise UserError(f"cannot make the folder {str(path)!r}: {error.strerror or error}") from error
+
+    def begin(self, settings: dict[str, Any], where: dict[str, Any], units: int) -> bool:
+        """Write the settings, or check that they are those of the run already here. True where it goes on."""
+        file = self.path / "config.json"
+        if file.exists():
+            old = self.config
+            if old.get("hash") != settings_hash(settings):
+                raise UserError(
+                    f"the run {str(self.path)!r} was made with other settings ({_differences(old['settings'], settings)}): "
+                    "give another --out, or the old settings to go on with it"
+                )
+            resumed = True
+        else:
+            if any(entry.name != "run.lock" for entry in self.path.iterdir()):
+                raise UserError(f"the folder {str(self.path)!r} is not empty and not a run: give another --out")
+            content = {"hash": settings_hash(settings), "settings": settings, "where": where, "units": units}
+            write_atomically(file, json.dumps(content, indent=1, ensure_ascii=False).encode())
+            resumed = False
+        for name in ("shards", "timings"):
+            self._make(self.path / name)
+            for left in (self.path / name).glob(".*.tmp"):  # of a process that was killed
+                left.unlink(missing_ok=True)
+        return resumed
+
+    def shard(self, unit: int) -> Path:
+        return self.path / "shards" / f"unit-{unit:06d}.parquet"
+
+    def missing(self, units: int) -> list[int]:
+        return [unit for unit in range(units) if not self.shard(unit).exists()]
+
+    def write(self, unit: int, table: pa.Table, timing: dict[str, float]) -> None:
+        sink = pa.BufferOutputStream()
+        pq.write_table(table, sink, compression="zstd")
+        write_atomically(self.path / "timings" / f"unit-{unit:06d}.json", json.dumps(timing).encode())
+        write_atomically(self.shard(unit), sink.getvalue().to_pybytes())
+
+
+def _differences(old: dict[str, Any], new: dict[str, Any]) -> str:
+    """`trials: 1000 there, 2000 here`, for every setting that differs."""
+    keys = [key for key in {**old, **new} if old.get(key) != new.get(key)]
+    return "; ".join(f"{key}: {str(old.get(key))[:60]} there, {str(new.get(key))[:60]} here" for key in keys)

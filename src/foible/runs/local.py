@@ -1,0 +1,148 @@
+"""The local engine: units of a run done in this process, or by N single-threaded worker processes.
+
+A unit is a pure function of the settings and its number, so it does not matter which process does it, or how often.
+One thread a process is the fastest on a CPU and gives the same bits every time.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import queue
+import signal
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import torch
+
+from foible.errors import FoibleError, Interrupted, UserError
+from foible.runs.folder import RunFolder
+
+Tick = Callable[[int], None]
+Work = Callable[[int, Tick], pa.Table]  # (unit, tick) -> its rows
+
+
+def cores() -> int:
+    """Processor cores that this process may use."""
+    affinity = getattr(os, "sched_getaffinity", None)
+    return len(affinity(0)) if affinity else os.cpu_count() or 1
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """One torch thread inside, the caller's number again outside."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def do_unit(work: Work, folder: RunFolder | None, unit: int, tick: Tick) -> pa.Table:
+    started = time.perf_counter()
+    table = work(unit, tick)
+    if folder is not None:
+        folder.write(unit, table, {"seconds": time.perf_counter() - started})
+    return table
+
+
+def run_units(
+    prepare: Callable[[Path], Work], folder: RunFolder, units: list[int], *, workers: int, tick: Tick
+) -> None:
+    """Do these units with `workers` processes; each calls `prepare(run folder)` once. Ctrl-C stops within a second."""
+    context = multiprocessing.get_context("spawn")
+    tasks, news = context.Queue(), context.Queue()
+    for unit in units:
+        tasks.put(unit)
+    with _main_hidden():
+        processes = [
+            context.Process(target=_worker, args=(prepare, folder.path, tasks, news), daemon=True)
+            for _ in range(min(workers, len(units)))
+        ]
+        for process in processes:
+            tasks.put(None)
+            process.start()
+    try:
+        _listen(processes, news, len(units), tick)
+    except KeyboardInterrupt:
+        raise Interrupted(
+            f"stopped; finished units are in {folder.path}: the same command goes on from there"
+        ) from None
+    finally:
+        for process in processes:
+            process.terminate()
+        for process in processes:
+            process.join(0.5)
+            if process.is_alive():
+                process.kill()
+        for channel in (tasks, news):
+            channel.cancel_join_thread()
+            channel.close()
+
+
+def _listen(processes: list[Any], news: Any, left: int, tick: Tick) -> None:
+    while left:
+        try:
+            kind, value = news.get(timeout=0.2)
+        except queue.Empty:
+            dead = [process.exitcode for process in processes if process.exitcode not in (None, 0)]
+            if dead:
+                raise FoibleError(
+                    f"a worker process died (exit code {dead[0]}), perhaps for want of memory: try fewer --workers or "
+                    "a smaller --unit; finished units are safe, and the same command goes on from there"
+                ) from None
+            continue
+        if kind == "tick":
+            tick(value)
+        elif kind == "done":
+            left -= 1
+        elif kind == "user":
+            raise UserError(value)
+        else:
+            raise FoibleError(f"a worker failed:\n{value}")
+
+
+def _worker(prepare: Callable[[Path], Work], path: Path, tasks: Any, news: Any) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides
+    threading.Thread(target=_die_with_parent, daemon=True).start()
+    torch.set_num_threads(1)
+    folder = RunFolder(path)
+    try:
+        work = prepare(path)
+        while (unit := tasks.get()) is not None:
+            do_unit(work, folder, unit, lambda count: news.put(("tick", count)))
+            news.put(("done", unit))
+    except UserError as error:
+        news.put(("user", str(error)))
+    except BaseException:
+        news.put(("error", traceback.format_exc()))
+
+
+def _die_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
+
+
+@contextmanager
+def _main_hidden() -> Iterator[None]:
+    """Start workers without running the caller's script again in each: it needs no `if __name__ == "__main__"`."""
+    main = sys.modules["__main__"]
+    saved = {name: getattr(main, name) for name in ("__file__", "__spec__") if hasattr(main, name)}
+    with suppress(AttributeError):
+        del main.__file__
+    main.__spec__ = None
+    try:
+        yield
+    finally:
+        for name, value in saved.items():
+            setattr(main, name, value)

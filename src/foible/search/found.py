@@ -1,0 +1,53 @@
+"""What a search is given (trials) and what it gives back (found): tensors with one row a lane."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+FOUND, EXHAUSTED, INVALID = 0, 1, 2  # positions in foible.findings.OUTCOMES
+
+
+class Trials(NamedTuple):
+    """Where lanes begin. lanes: (n,) int64, their numbers, which their draws depend on.
+    seeds: (n, channels, height, width), uint8 or floats in [0, 1]. aims: (n,) int64, the class each must keep."""
+
+    lanes: Tensor
+    seeds: Tensor
+    aims: Tensor
+
+    def rows(self, index: Tensor) -> Trials:
+        return Trials(*(field.index_select(0, index) for field in self))
+
+
+@dataclass(frozen=True)
+class Accepted:
+    """Accepted moves of all lanes, ordered by lane and then by time: m rows."""
+
+    row: Tensor  # (m,) which trial
+    step: Tensor  # (m,) which candidate of that lane
+    draws: Tensor  # (m, draws) the uniforms of the move: applying them again gives the same point
+    trace: Tensor  # (m, networks) probability of the aimed-at class, the suspect's first, then the peers'
+
+    @classmethod
+    def gather(cls, events: list[tuple[Tensor, ...]], draws: int, networks: int) -> Accepted:
+        if not events:
+            none = torch.empty(0, dtype=torch.int64)
+            return cls(none, none, torch.empty(0, draws), torch.empty(0, networks))
+        row, step, drawn, trace = (torch.cat(parts).cpu() for parts in zip(*events, strict=True))
+        order = torch.argsort(row * (int(step.max()) + 1) + step)
+        return cls(row[order], step[order], drawn[order], trace[order])
+
+
+@dataclass(frozen=True)
+class Found:
+    """What each of n trials came to. Costs are per lane."""
+
+    outcome: Tensor  # (n,) FOUND, EXHAUSTED or INVALID
+    candidates: Tensor  # (n,) points tried
+    forwards: Tensor  # (n,) inferences, over all networks
+    backwards: Tensor  # (n,)
+    accepted: Accepted

@@ -1,0 +1,166 @@
+"""Next-ascent stochastic hill climbing (paper 1, Sec. 2), many trials at once.
+
+For each lane: try a small random move of the current point X; if the suspect A gives the class C less than before,
+A(X′)_C < A(X)_C, and every peer still says C, then X ← X′. Stop when A no longer says C, or after `patience`
+candidates in a row that brought nothing. The peers are asked only about candidates that lowered A(X′)_C: the paper
+asks them first, which accepts the same candidates and costs several times as much.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from foible.basket import Basket, Budget, Precision
+from foible.errors import UserError
+from foible.images import settle, to_floats
+from foible.objectives import Objective, of_class
+from foible.randomness import uniforms
+from foible.search.found import EXHAUSTED, FOUND, INVALID, Accepted, Found, Trials
+
+ROUND = 16  # steps between two looks at which lanes are done
+
+
+def _put(points: Any, index: Tensor, new: Any, rows: Tensor | None = None) -> None:
+    """points[index] = new[rows], field by field; a field that is the same tensor on both sides is left alone."""
+    for ours, theirs in zip(points, new, strict=True):
+        if ours is not theirs:
+            ours.index_copy_(0, index, theirs if rows is None else theirs.index_select(0, rows))
+
+
+class _Lanes:
+    """The live rows of a batch: which trial each works on, where it is, and what it has spent."""
+
+    def __init__(self, space: Any, objective: Objective, basket: Basket, trials: Trials, suspect: str) -> None:
+        self.space, self.objective, self.basket, self.trials, self.suspect = space, objective, basket, trials, suspect
+        self.next = 0  # the next trial that nobody works on
+
+    def begin(self, width: int) -> None:
+        fresh = self._fresh(width)
+        self.rows, self.lane, self.aim, self.points, self.best = fresh
+        self.step = torch.zeros_like(self.rows)
+        self.stale = torch.zeros_like(self.rows)
+        self.alive = torch.ones_like(self.rows, dtype=torch.bool)
+
+    def _fresh(self, count: int) -> tuple[Tensor, Tensor, Tensor, Any, Tensor]:
+        rows = torch.arange(self.next, min(self.next + count, len(self.trials.lanes)), device=self.basket.device)
+        self.next += len(rows)
+        taken = self.trials.rows(rows.to(self.trials.lanes.device))
+        lane, aim = taken.lanes.to(self.basket.device), taken.aims.to(self.basket.device)
+        seeds = to_floats(taken.seeds.to(self.basket.device))
+        best = self.objective.score(self.basket.judge(seeds, [self.suspect])[0], aim)
+        return rows, lane, aim, self.space.start(seeds), best
+
+    @property
+    def finished(self) -> int:
+        return self.next - int(self.alive.sum())
+
+    def refill(self) -> None:
+        """Put waiting trials where lanes have finished; with none waiting, close the gaps once they are many."""
+        done = (~self.alive).nonzero()[:, 0]
+        slots = done[: len(self.trials.lanes) - self.next]
+        if len(slots):
+            rows, lane, aim, points, best = self._fresh(len(slots))
+            for ours, new in ((self.rows, rows), (self.lane, lane), (self.aim, aim), (self.best, best)):
+                ours[slots] = new
+            _put(self.points, slots, points)
+            self.step[slots] = 0
+            self.stale[slots] = 0
+            self.alive[slots] = True
+        if 5 * (len(done) - len(slots)) > len(self.rows):
+            keep = self.alive.nonzero()[:, 0]
+            for name in ("rows", "lane", "aim", "best", "step", "stale", "alive"):
+                setattr(self, name, getattr(self, name)[keep])
+            self.points = type(self.points)(*(field.index_select(0, keep) for field in self.points))
+
+
+@torch.no_grad()
+def hill_climb(
+    space: Any,
+    objective: Objective,
+    basket: Basket,
+    trials: Trials,
+    *,
+    suspect: str,
+    seed: int = 0,
+    patience: int = 250,
+    width: int = 1000,
+    budget: Budget | None = None,
+    precision: Precision = "float32",
+    tick: Callable[[int], None] | None = None,
+) -> Found:
+    """Climb from every trial's seed image; at most `width` lanes at a time share a batch.
+
+    Lanes never touch: what a lane draws and does depends on its number and the seed alone. `tick(k)` hears of every k
+    further trials that are done.
+    """
+    if patience < 1 or width < 1:
+        raise UserError(f"patience is {patience} and width is {width}: expected at least 1")
+    budget = budget or Budget()
+    peers = basket.peers(suspect)
+    everyone = [suspect, *peers]
+    count, device = len(trials.lanes), basket.device
+    outcome = torch.full((count,), EXHAUSTED, device=device)
+    candidates, forwards = (torch.zeros(count, dtype=torch.int64, device=device) for _ in range(2))
+    backwards = torch.zeros_like(forwards)
+    forwards += 1  # the suspect, on the seed image
+    events: list[tuple[Tensor, ...]] = []
+    told = 0
+    lanes = _Lanes(space, objective, basket, trials, suspect)
+    lanes.begin(width)
+    while len(lanes.rows):
+        steps = lanes.step[:, None] + torch.arange(ROUND, device=device)
+        drawn = uniforms(seed, lanes.lane[:, None], steps, stream="hill_climb.moves", count=space.draws)
+        tried = torch.zeros_like(lanes.step)
+        asked = torch.zeros_like(lanes.step)
+        for k in range(ROUND):
+            candidate = space.move(lanes.points, drawn[:, k])
+            images = space.render(candidate)
+            logits = basket.judge(images, [suspect], precision)[0]
+            score = objective.score(logits, lanes.aim)
+            tried += lanes.alive
+            lanes.stale += 1
+            better = ((score > lanes.best) & lanes.alive).nonzero()[:, 0]
+            if len(better):
+                aim = lanes.aim[better]
+                shown = images.index_select(0, better)
+                said = basket.judge(shown, peers, precision)
+                asked[better] += len(peers)
+                allowed = objective.allows(said, aim).nonzero()[:, 0]
+                index, aim = better[allowed], aim[allowed]
+                if len(index):
+                    _put(lanes.points, index, candidate, index)
+                    lanes.best[index] = score[index]
+                    lanes.stale[index] = 0
+                    everything = torch.cat([logits[index][None], said[:, allowed]])
+                    trace = of_class(everything.softmax(2), aim).t()
+                    events.append((lanes.rows[index], lanes.step[index] + k, drawn[index, k], trace))
+                    hit = objective.found(everything, aim).nonzero()[:, 0]
+                    if len(hit):  # found means found on what a PNG will hold, in float32
+                        asked[index[hit]] += len(everyone)
+                        settled = settle(shown.index_select(0, allowed[hit]))
+                        sure = hit[objective.found(basket.judge(settled, everyone), aim[hit])]
+                        outcome[lanes.rows[index[sure]]] = FOUND
+                        lanes.alive[index[sure]] = False
+            broken = (score.isnan() & lanes.alive).nonzero()[:, 0]
+            if len(broken):
+                outcome[lanes.rows[broken]] = INVALID
+                lanes.alive[broken] = False
+            lanes.alive &= lanes.stale < patience
+            if budget.forwards is not None:
+                spent = forwards[lanes.rows] + tried + asked
+                lanes.alive &= ~budget.spent(spent, torch.zeros_like(spent))
+            if not lanes.alive.any():
+                break
+        candidates[lanes.rows] += tried
+        forwards[lanes.rows] += tried + asked
+        lanes.step += ROUND
+        if tick is not None and lanes.finished > told:
+            tick(lanes.finished - told)
+            told = lanes.finished
+        lanes.refill()
+    accepted = Accepted.gather(events, space.draws, len(everyone))
+    return Found(outcome.cpu(), candidates.cpu(), forwards.cpu(), backwards.cpu(), accepted)

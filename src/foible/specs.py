@@ -1,0 +1,152 @@
+"""Short texts that name a thing and its options: `affine?degrees=5`, `folder:PATH?size=64`, `FILE.py:NAME`.
+
+One grammar for data sets, spaces, objectives, searches and networks: `NAME[:ARGUMENT][?key=value&key=value]`.
+A `FILE.py:NAME` spec runs the user's own file, and only because the user named it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import hashlib
+import importlib.util
+import inspect
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any, get_type_hints
+from urllib.parse import parse_qsl, quote
+
+from foible.errors import UserError
+
+
+@dataclasses.dataclass(frozen=True)
+class Spec:
+    """`name:argument?options`, taken apart; values of options are still text."""
+
+    name: str
+    argument: str
+    options: dict[str, str]
+
+    @property
+    def is_file(self) -> bool:
+        return self.name.endswith(".py")
+
+
+def parse(text: str) -> Spec:
+    """Take a spec apart. `C:\\data\\x.py:Name` and `folder:C:\\x` keep their drive letters."""
+    head, _, tail = text.partition("?")
+    try:
+        options = dict(parse_qsl(tail, strict_parsing=True)) if tail else {}
+    except ValueError as error:
+        raise UserError(f"cannot read the options of {text!r}: expected ?key=value&key=value") from error
+    if ".py:" in head:
+        name, _, argument = head.rpartition(":")
+    elif head.endswith(".py"):
+        raise UserError(f"{text!r} names a file but nothing in it: write {head}:NAME")
+    else:
+        name, _, argument = head.partition(":")
+    return Spec(name, argument, options)
+
+
+def did_you_mean(given: str, known: Iterable[str]) -> str:
+    """`; did you mean 'mnist'?` where something known is close, else nothing."""
+    close = difflib.get_close_matches(given, list(known), n=1)
+    return f"; did you mean {close[0]!r}?" if close else ""
+
+
+def from_file(path: str, name: str) -> Any:
+    """The thing called `name` in the user's Python file `path`. Runs that file: say so where it is offered."""
+    file = Path(path)
+    if not file.is_file():
+        raise UserError(f"there is no file {path!r}: give FILE.py:NAME with a file that exists")
+    module_name = "foible_user_" + hashlib.sha256(str(file.resolve()).encode()).hexdigest()[:12]
+    spec = importlib.util.spec_from_file_location(module_name, file)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    import sys
+
+    sys.modules[module_name] = module
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        raise UserError(f"{path} could not be run: {type(error).__name__}: {error}") from error
+    if not hasattr(module, name):
+        public = [key for key in vars(module) if not key.startswith("_")]
+        raise UserError(f"{path} has nothing called {name!r}{did_you_mean(name, public)}")
+    return getattr(module, name)
+
+
+def _convert(text: str, wanted: Any, where: str) -> Any:
+    if wanted is bool:
+        if text.lower() in ("1", "true", "yes"):
+            return True
+        if text.lower() in ("0", "false", "no"):
+            return False
+        raise UserError(f"{where} is {text!r}: expected true or false")
+    for kind in (int, float):
+        if wanted is kind or wanted == (kind | None):
+            try:
+                return kind(text)
+            except ValueError:
+                raise UserError(f"{where} is {text!r}: expected {kind.__name__}") from None
+    return text
+
+
+def bind(maker: Callable[..., Any], options: Mapping[str, str], what: str) -> dict[str, Any]:
+    """Options as keyword arguments of `maker`, converted by its annotations; unknown keys are refused."""
+    parameters = {
+        name: parameter
+        for name, parameter in inspect.signature(maker).parameters.items()
+        if parameter.default is not inspect.Parameter.empty
+    }
+    hints = get_type_hints(maker.__init__ if inspect.isclass(maker) else maker)  # type: ignore[misc]
+    for key in options:
+        if key not in parameters:
+            raise UserError(f"{what} has no option {key!r}{did_you_mean(key, parameters)}; it takes {', '.join(parameters)}")
+    return {key: _convert(text, hints.get(key), f"{what}: {key}") for key, text in options.items()}
+
+
+def resolve(text: str, table: Mapping[str, Any], kind: str) -> Any:
+    """The thing that a spec names: from `table`, or from a user's FILE.py:NAME.
+
+    A class is constructed with the options; a function is returned with the options bound.
+    """
+    spec = parse(text)
+    if spec.is_file:
+        found = from_file(spec.name, spec.argument)
+    elif spec.name in table and not spec.argument:
+        found = table[spec.name]
+    else:
+        known = ", ".join(table)
+        raise UserError(
+            f"unknown {kind} {text!r}{did_you_mean(spec.name, table)}; known: {known}, or FILE.py:NAME for your own"
+        )
+    if inspect.isclass(found):
+        return found(**bind(found, spec.options, text))
+    if inspect.isfunction(found):
+        return partial(found, **bind(found, spec.options, text)) if spec.options else found
+    if spec.options:
+        raise UserError(f"{text!r}: {spec.argument} is not a class or function, so it takes no options")
+    return found
+
+
+def spec_of(thing: Any, table: Mapping[str, Any]) -> str | None:
+    """The spec that `resolve` would turn into `thing`, or None where no spec names it."""
+    options: dict[str, Any] = {}
+    maker = thing
+    if isinstance(thing, partial):
+        maker, options = thing.func, dict(thing.keywords)
+    elif dataclasses.is_dataclass(thing) and not isinstance(thing, type):
+        maker = type(thing)
+        options = {
+            field.name: getattr(thing, field.name)
+            for field in dataclasses.fields(thing)
+            if field.init and getattr(thing, field.name) != field.default
+        }
+    for name, known in table.items():
+        if known is maker:
+            tail = "&".join(f"{key}={quote(str(value))}" for key, value in options.items())
+            return f"{name}?{tail}" if tail else name
+    return None

@@ -1,0 +1,217 @@
+"""The conformance kit: does your own space, objective or search keep the promises that the rest relies on?
+
+    from foible.testing import check_space
+    check_space(MySpace())
+
+Each check raises AssertionError with the promise that was broken. `linear_basket` is a basket whose boundaries are
+known exactly, and `Counting` a network that counts the images it was shown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from foible.basket import Basket, Budget
+from foible.images import settle
+from foible.objectives import Dissent, Objective
+from foible.search.found import EXHAUSTED, FOUND, INVALID, Found, Trials
+
+CLASSES = 3
+SHAPE = (1, 12, 12)
+
+
+class Counting(nn.Module):
+    """A network that counts the rows it judges, padding included only where `padded`."""
+
+    def __init__(self, inner: nn.Module) -> None:
+        super().__init__()
+        self.inner = inner
+        self.calls: list[int] = []
+
+    def forward(self, images: Tensor) -> Tensor:
+        self.calls.append(len(images))
+        answer: Tensor = self.inner(images)
+        return answer
+
+
+def linear_network(seed: int, shape: tuple[int, int, int] = SHAPE, classes: int = CLASSES) -> nn.Module:
+    """logits = W x: each class is a blob at its own place, with a tilt that depends on the seed."""
+    generator = torch.Generator().manual_seed(seed)
+    layer = nn.Linear(shape[0] * shape[1] * shape[2], classes)
+    weight = blobs(classes, shape).flatten(1) + 0.15 * torch.randn(layer.weight.shape, generator=generator)
+    layer.load_state_dict({"weight": weight, "bias": torch.zeros(classes)})
+    return nn.Sequential(nn.Flatten(), layer)
+
+
+def blobs(classes: int = CLASSES, shape: tuple[int, int, int] = SHAPE) -> Tensor:
+    """(classes, channels, height, width): a bright blob around each class's place on a ring."""
+    channels, height, width = shape
+    y, x = torch.meshgrid(torch.linspace(-1, 1, height), torch.linspace(-1, 1, width), indexing="ij")
+    angle = torch.arange(classes) * (2 * torch.pi / classes)
+    distance = (x - 0.5 * angle.cos()[:, None, None]) ** 2 + (y - 0.5 * angle.sin()[:, None, None]) ** 2
+    return torch.exp(-distance / 0.1)[:, None].repeat(1, channels, 1, 1)
+
+
+def linear_basket(networks: int = 3, **options: Any) -> Basket:
+    """Networks A, B, C, … whose decision boundaries are known planes."""
+    members = {chr(ord("A") + i): linear_network(i) for i in range(networks)}
+    settings = {"classes": [str(i) for i in range(CLASSES)], "preprocess": "inside", "shape": SHAPE}
+    return Basket(members, **(settings | options))
+
+
+def linear_trials(basket: Basket, count: int) -> Trials:
+    """Seed images near class boundaries that all of a `linear_basket` get right."""
+    generator = torch.Generator().manual_seed(5)
+    labels = torch.arange(8 * count) % CLASSES
+    mixed = torch.rand(len(labels), 1, 1, 1, generator=generator) * 0.35
+    images = (1 - mixed) * blobs()[labels] + mixed * blobs()[(labels + 1) % CLASSES]
+    pixels = (images.clamp(0, 1) * 255).round().to(torch.uint8)
+    right = (basket.predict(pixels).argmax(2) == labels).all(0).nonzero()[:, 0][:count]
+    return Trials(torch.arange(len(right)), pixels[right], labels[right])
+
+
+def _require(holds: bool | Tensor, promise: str) -> None:
+    if not bool(holds):
+        raise AssertionError(promise)
+
+
+def _same(ours: Any, theirs: Any) -> bool:
+    return all(torch.equal(a, b) for a, b in zip(ours, theirs, strict=True))
+
+
+def _rows(points: Any, index: Tensor) -> Any:
+    return type(points)(*(field[index] for field in points))
+
+
+def _copy(points: Any) -> Any:
+    return type(points)(*(field.clone() for field in points))
+
+
+def check_space(space: Any, images: Tensor | None = None) -> None:
+    """A space that can be walked: `draws`, `start`, `move`, `render`, and `describe` where it has one."""
+    if images is None:
+        images = settle(torch.rand(20, *SHAPE, generator=torch.Generator().manual_seed(0)))
+    count = len(images)
+    _require(isinstance(space.draws, int) and space.draws > 0, "draws must be a positive int: uniforms per move")
+    points = space.start(images)
+    _require(isinstance(points, tuple) and hasattr(points, "_fields"), "start must return a NamedTuple of tensors")
+    _require("image" in points._fields, "points must hold the image of their lane as `image`")
+    for name, field in zip(points._fields, points, strict=True):
+        _require(isinstance(field, Tensor), f"points.{name} must be a tensor")
+        _require(len(field) == count, f"points.{name} must have one row a lane")
+    rendered = space.render(points)
+    _require(rendered.shape == images.shape, f"render must keep the shape {tuple(images.shape)}, got {tuple(rendered.shape)}")
+    _require(torch.equal(settle(rendered), settle(images)), "rendering the start must give the seed images back (to 8 bits)")
+    draws = torch.rand(count, space.draws, generator=torch.Generator().manual_seed(1))
+    before = _copy(points)
+    moved = space.move(points, draws)
+    _require(_same(points, before), "move must not change the points it is given")
+    _require(isinstance(moved, type(points)), "move must return points of the same kind")
+    _require(_same(moved, space.move(points, draws)), "move must depend on its arguments alone: the same twice")
+    further = space.move(moved, draws.flip(0))
+    shown = space.render(further)
+    _require(bool(shown.isfinite().all()), "render must give finite pixels")
+    _require(torch.equal(shown, space.render(further)), "render must depend on its argument alone: the same twice")
+    order = torch.arange(count).flip(0)
+    shuffled = space.render(space.move(_rows(moved, order), draws.flip(0)[order]))
+    _require(torch.equal(shuffled[order], shown), "lanes must not touch: another order of rows gave other images")
+    part = space.render(space.move(_rows(moved, order[:17]), draws.flip(0)[order[:17]]))
+    _require(torch.allclose(part, shuffled[:17], atol=1e-6), "lanes must not touch: part of the rows gave other images")
+    for extreme in (0.0, 1.0 - 2**-24):
+        edge = space.render(space.move(points, torch.full_like(draws, extreme)))
+        _require(bool(edge.isfinite().all()), f"a move with all uniforms at {extreme} must give finite pixels")
+    if hasattr(space, "describe"):
+        for name, values in space.describe(further).items():
+            _require(values.shape == (count,), f"describe()[{name!r}] must be one number a lane")
+            _require(bool(values.isfinite().all()), f"describe()[{name!r}] must be finite")
+
+
+def check_objective(objective: Objective) -> None:
+    """An objective: shapes, NaN never found, rows apart from each other, no peers allowed."""
+    count, classes = 24, 5
+    generator = torch.Generator().manual_seed(2)
+    logits = torch.randn(4, count, classes, generator=generator) * 3
+    aim = torch.randint(classes, (count,), generator=generator)
+    score = objective.score(logits[0], aim)
+    _require(score.shape == (count,) and score.is_floating_point(), "score must be one float a row")
+    for name, answer in (("allows", objective.allows(logits[1:], aim)), ("found", objective.found(logits, aim))):
+        _require(answer.shape == (count,) and answer.dtype == torch.bool, f"{name} must be one bool a row")
+    _require(bool(objective.allows(logits[:0], aim).all()), "with no peers, allows must be true for every row")
+    broken = torch.full_like(logits, torch.nan)
+    _require(not bool(objective.found(broken, aim).any()), "NaN logits must never be found")
+    for network in range(4):
+        partly = logits.clone()
+        partly[network] = torch.nan
+        _require(not bool(objective.found(partly, aim).any()), f"NaN logits of network {network} must never be found")
+    _require(not bool(objective.allows(broken[1:], aim).any()), "NaN logits must never be allowed")
+    order = torch.randperm(count, generator=generator)
+    _require(torch.equal(objective.found(logits[:, order], aim[order]), objective.found(logits, aim)[order]), "rows must not touch (found)")
+    _require(torch.allclose(objective.score(logits[0][order], aim[order]), score[order]), "rows must not touch (score)")
+
+
+def check_search(search: Callable[..., Found], space: Any | None = None, objective: Objective | None = None) -> None:
+    """A search: its claims hold, its paths replay, its costs are what the networks saw, its lanes do not touch."""
+    from foible.recipes.rows import retrace
+    from foible.spaces import Affine
+
+    space, objective = space or Affine(), objective or Dissent()
+    basket = linear_basket()
+    trials = linear_trials(basket, 40)
+    options = {"suspect": "A", "seed": 3}
+    found = search(space, objective, basket, trials, **options)
+    count = len(trials.lanes)
+    for name in ("outcome", "candidates", "forwards", "backwards"):
+        _require(getattr(found, name).shape == (count,), f"{name} must have one entry a trial")
+    _require(bool((found.outcome == FOUND).any()), "the search must find something on the linear basket")
+    paths = [found.accepted.draws[found.accepted.row == row] for row in range(count)]
+    points, _ = retrace(space, trials.seeds.float() / 255, paths)
+    logits = basket.judge(settle(space.render(points))[:count], ["A", "B", "C"])
+    holds = objective.found(logits, trials.aims)
+    _require(bool(holds[found.outcome == FOUND].all()), "what is called found must be found on settled images, replayed from its path")
+    _check_lanes(search, space, objective, basket, trials, found, options)
+    _check_costs(search, space, objective, trials, options)
+    capped = search(space, objective, basket, trials, **options, budget=Budget(forwards=40))
+    slack = 2 * len(basket) + 1  # the candidate under way may be finished
+    _require(bool((capped.forwards <= 40 + slack).all()), "a budget of 40 forwards must stop every lane about there")
+    broken = Basket(
+        {"A": _Broken(), "B": linear_network(1)}, classes=basket.classes, preprocess="inside", shape=SHAPE
+    )
+    bad = search(space, objective, broken, trials, **options)
+    _require(bool((bad.outcome == INVALID).all()), "a suspect that answers NaN must end in the outcome invalid")
+
+
+def _check_lanes(
+    search: Callable[..., Found], space: Any, objective: Objective, basket: Basket, trials: Trials, whole: Found, options: Any
+) -> None:
+    count = len(trials.lanes)
+    parts = [torch.arange(count)[::2], torch.arange(count)[1::2]]
+    for index in parts:
+        part = search(space, objective, basket, trials.rows(index), **options)
+        _require(torch.equal(part.outcome, whole.outcome[index]), "lanes must not touch: part of the trials had other outcomes")
+        _require(torch.equal(part.candidates, whole.candidates[index]), "lanes must not touch: other numbers of candidates")
+        for row, original in enumerate(index.tolist()):
+            ours = part.accepted.draws[part.accepted.row == row]
+            theirs = whole.accepted.draws[whole.accepted.row == original]
+            _require(torch.equal(ours, theirs), "lanes must not touch: a lane's path changed with its batch-mates")
+
+
+def _check_costs(search: Callable[..., Found], space: Any, objective: Objective, trials: Trials, options: Any) -> None:
+    """One lane at a time in a batch of its own shows what it costs: padding and idle steps aside, never less than seen."""
+    networks = {name: Counting(linear_network(i)) for i, name in enumerate("ABC")}
+    basket = Basket(networks, classes=[str(i) for i in range(CLASSES)], preprocess="inside", shape=SHAPE)
+    found = search(space, objective, basket, trials, **options)
+    seen = sum(sum(basket.network(name).calls) for name in "ABC")  # type: ignore[union-attr]
+    spent = int(found.forwards.sum())
+    _require(spent > 0, "forwards must be counted")
+    _require(spent <= seen, f"{spent} forwards were counted, but the networks judged only {seen} images")
+    exhausted = found.outcome == EXHAUSTED
+    _require(bool((found.forwards >= found.candidates)[exhausted].all()), "every candidate costs at least one forward")
+
+
+class _Broken(nn.Module):
+    def forward(self, images: Tensor) -> Tensor:
+        return torch.full((len(images), CLASSES), torch.nan)
