@@ -13,14 +13,14 @@ if TYPE_CHECKING:
     from foible.data import load
     from foible.errors import FoibleError, Interrupted, UserError
     from foible.findings import Findings
-    from foible.recipes.hunt import hunt
     from foible.images import settle
     from foible.networks.preprocess import Preprocess
     from foible.objectives import Dissent
+    from foible.recipes.hunt import hunt
+    from foible.recipes.train import train
     from foible.report import write_report
     from foible.search.hill_climb import hill_climb
     from foible.spaces.affine import Affine
-    from foible.recipes.train import train
 
 __version__ = "0.1.0"
 

@@ -18,15 +18,12 @@ from torch import Tensor, nn
 
 from foible import specs
 from foible.errors import UserError
-from foible.images import to_floats
+from foible.images import LEAST_ROWS, to_floats
 from foible.networks.files import Entry, load_folder, load_weights
 from foible.networks.preprocess import Preprocess
 
 Network = nn.Module | Callable[[Tensor], Tensor]
 Precision = Literal["float32", "bf16"]
-
-# Below this many rows a CPU matrix product takes another path and the last bits of the logits change with the batch.
-LEAST_ROWS = 16
 
 
 @dataclass(frozen=True)
@@ -168,7 +165,9 @@ class Basket:
         """Every network but the suspect."""
         if suspect not in self._networks:
             known = ", ".join(self.names)
-            raise UserError(f"no network {suspect!r} in the basket{specs.did_you_mean(suspect, self.names)}; it has {known}")
+            raise UserError(
+                f"no network {suspect!r} in the basket{specs.did_you_mean(suspect, self.names)}; it has {known}"
+            )
         return [name for name in self.names if name != suspect]
 
     def judge(self, images: Tensor, names: Sequence[str] | None = None, precision: Precision = "float32") -> Tensor:
@@ -192,7 +191,9 @@ class Basket:
 
     def _checked(self, name: str, logits: Any, rows: int) -> Tensor:
         if not isinstance(logits, Tensor):
-            raise UserError(f"network {name!r} returned {type(logits).__name__}: expected a tensor of logits (n, classes)")
+            raise UserError(
+                f"network {name!r} returned {type(logits).__name__}: expected a tensor of logits (n, classes)"
+            )
         if logits.ndim != 2 or logits.shape[0] != rows:
             raise UserError(
                 f"network {name!r} returned shape {tuple(logits.shape)} for {rows} images: "
@@ -208,7 +209,7 @@ class Basket:
     @torch.no_grad()
     def predict(self, images: Tensor, names: Sequence[str] | None = None, *, batch: int = 1000) -> Tensor:
         """Logits (networks, n, classes) on the CPU, of any number of images, uint8 or floats, a batch at a time."""
-        parts = [self.judge(to_floats(part.to(self.device)), names).cpu() for part in images.split(batch)]
+        parts = [self.judge(to_floats(part.to(self.device)), names).cpu() for part in torch.split(images, batch)]
         return torch.cat(parts, 1)
 
     def check(self, images: Tensor) -> None:
@@ -298,7 +299,9 @@ def _from_user_file(
     preprocess = _preprocess_from(spec.options, text)
     if not isinstance(network, nn.Module):
         if not callable(network):
-            raise UserError(f"{text!r} is {type(network).__name__}: expected a function that makes a network, or a network")
+            raise UserError(
+                f"{text!r} is {type(network).__name__}: expected a function that makes a network, or a network"
+            )
         try:
             network = network()
         except Exception as error:
@@ -306,7 +309,16 @@ def _from_user_file(
     if not callable(network):
         raise UserError(f"{text!r} made {type(network).__name__}: expected a torch.nn.Module or a callable")
     called = name or spec.argument
-    return Entry(called, network, preprocess, tuple(classes) if classes else None, shape, text, fingerprint(network), {})
+    return Entry(
+        called,
+        network,
+        preprocess,
+        tuple(classes) if classes else None,
+        shape,
+        text,
+        fingerprint(network),
+        {},
+    )
 
 
 def _from_weights(

@@ -72,7 +72,9 @@ def _check_version(schema: pa.Schema, where: str) -> None:
     if version is None:
         raise UserError(f"{where} is Parquet, but not findings of Foible: it has no schema_version")
     if int(version) > SCHEMA_VERSION:
-        raise UserError(f"{where} was written by a newer Foible (schema {int(version)}; this one reads {SCHEMA_VERSION})")
+        raise UserError(
+            f"{where} was written by a newer Foible (schema {int(version)}; this one reads {SCHEMA_VERSION})"
+        )
 
 
 def shard_files(run: str | Path) -> list[Path]:
@@ -129,7 +131,9 @@ class Findings:
             if part.classes != classes:
                 raise UserError(f"findings of different tasks: classes {list(classes)} and {list(part.classes)}")
         configs = {key: value for part in parts for key, value in part.configs.items()}
-        return cls(with_metadata(pa.concat_tables([p.table.replace_schema_metadata() for p in parts]), classes, configs))
+        return cls(
+            with_metadata(pa.concat_tables([p.table.replace_schema_metadata() for p in parts]), classes, configs)
+        )
 
     def _metadata(self, key: str) -> Any:
         return json.loads(self.table.schema.metadata[f"foible.{key}".encode()])
@@ -211,7 +215,8 @@ class Findings:
                 if row[name]
             )
             said = f"{row['suspect']} says {self.name_of(row['said'])}, peers say {self.name_of(row['consensus'])}"
-            cells.append(f'<figure style="display:inline-block;margin:6px">{pictures}<figcaption>{html.escape(said)}</figcaption></figure>')
+            caption = f"<figcaption>{html.escape(said)}</figcaption>"
+            cells.append(f'<figure style="display:inline-block;margin:6px">{pictures}{caption}</figure>')
         found = len(self.filter(outcome="found"))
         return f"<p>{found} found in {len(self)} trials</p>" + "".join(cells)
 

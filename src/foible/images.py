@@ -11,6 +11,9 @@ import torch
 from PIL import Image
 from torch import Tensor
 
+# Below this many rows a CPU matrix product takes another path, and the last bits change with the batch: pad to it.
+LEAST_ROWS = 16
+
 
 def settle(images: Tensor) -> Tensor:
     """Clip to [0, 1] and round to 8 bits: what a PNG will hold. Gradients pass straight through."""

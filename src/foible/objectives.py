@@ -28,6 +28,11 @@ def of_class(values: Tensor, aim: Tensor) -> Tensor:
     return values.gather(2, aim.expand(len(values), -1)[..., None])[..., 0]
 
 
+def probabilities(logits: Tensor) -> Tensor:
+    """Softmax over the last axis, for the record: through float64, so that float32 bits do not hang on the batch."""
+    return logits.double().softmax(-1).float()
+
+
 @dataclass(frozen=True)
 class Dissent:
     """Paper 1: every peer P holds the class, P(X′) = C, while the suspect A loses it: A(X′) ≠ C.

@@ -56,14 +56,12 @@ def words(
     `lane`, `step` and `member` broadcast against each other to `shape`; each must be in [0, 2**32).
     """
     device = lane.device
-    lane, step, member = torch.broadcast_tensors(
-        lane.to(torch.int64),
-        torch.as_tensor(step, dtype=torch.int64, device=device),
-        torch.as_tensor(member, dtype=torch.int64, device=device),
-    )
+    steps = torch.as_tensor(step, dtype=torch.int64, device=device)
+    members = torch.as_tensor(member, dtype=torch.int64, device=device)
     block = torch.arange((count + 3) // 4, device=device)
-    counter = (lane[..., None], step[..., None], member[..., None], block)
-    drawn = torch.stack(torch.broadcast_tensors(*philox(counter, stream_key(seed, stream))), -1)
+    shape = torch.broadcast_shapes(lane.shape, steps.shape, members.shape)
+    counter = (lane.to(torch.int64)[..., None], steps[..., None], members[..., None], block)
+    drawn = torch.stack([w.expand(*shape, len(block)) for w in philox(counter, stream_key(seed, stream))], -1)
     return drawn.flatten(-2)[..., :count]
 
 
@@ -75,7 +73,14 @@ def uniforms(
 
 
 def integers(
-    seed: int, lane: Tensor, step: Tensor | int = 0, *, high: int, member: Tensor | int = 0, stream: str, count: int
+    seed: int,
+    lane: Tensor,
+    step: Tensor | int = 0,
+    *,
+    high: int,
+    member: Tensor | int = 0,
+    stream: str,
+    count: int,
 ) -> Tensor:
     """int64 (*shape, count) in [0, high), high up to 2**31; the bias is below high / 2**32."""
     if not 0 < high <= 2**31:

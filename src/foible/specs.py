@@ -101,10 +101,12 @@ def bind(maker: Callable[..., Any], options: Mapping[str, str], what: str) -> di
         for name, parameter in inspect.signature(maker).parameters.items()
         if parameter.default is not inspect.Parameter.empty
     }
-    hints = get_type_hints(maker.__init__ if inspect.isclass(maker) else maker)  # type: ignore[misc]
+    hints = get_type_hints(maker.__init__ if inspect.isclass(maker) else maker)
     for key in options:
         if key not in parameters:
-            raise UserError(f"{what} has no option {key!r}{did_you_mean(key, parameters)}; it takes {', '.join(parameters)}")
+            raise UserError(
+                f"{what} has no option {key!r}{did_you_mean(key, parameters)}; it takes {', '.join(parameters)}"
+            )
     return {key: _convert(text, hints.get(key), f"{what}: {key}") for key, text in options.items()}
 
 

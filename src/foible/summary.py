@@ -77,5 +77,3 @@ def summarise(run: str | Path | Findings) -> list[dict[str, Any]]:
                 tally.candidates += row["candidates"]
                 tally.forwards += row["forwards"]
     return [tally.as_row() for tally in tallies.values()]
-
-

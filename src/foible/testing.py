@@ -25,12 +25,14 @@ SHAPE = (1, 12, 12)
 
 
 class Counting(nn.Module):
-    """A network that counts the rows it judges, padding included only where `padded`."""
+    """A network that notes how many rows each call had, padding included."""
+
+    calls: list[int]
 
     def __init__(self, inner: nn.Module) -> None:
         super().__init__()
         self.inner = inner
-        self.calls: list[int] = []
+        self.calls = []
 
     def forward(self, images: Tensor) -> Tensor:
         self.calls.append(len(images))
@@ -104,8 +106,14 @@ def check_space(space: Any, images: Tensor | None = None) -> None:
         _require(isinstance(field, Tensor), f"points.{name} must be a tensor")
         _require(len(field) == count, f"points.{name} must have one row a lane")
     rendered = space.render(points)
-    _require(rendered.shape == images.shape, f"render must keep the shape {tuple(images.shape)}, got {tuple(rendered.shape)}")
-    _require(torch.equal(settle(rendered), settle(images)), "rendering the start must give the seed images back (to 8 bits)")
+    _require(
+        rendered.shape == images.shape,
+        f"render must keep the shape {tuple(images.shape)}, got {tuple(rendered.shape)}",
+    )
+    _require(
+        torch.equal(settle(rendered), settle(images)),
+        "rendering the start must give the seed images back (to 8 bits)",
+    )
     draws = torch.rand(count, space.draws, generator=torch.Generator().manual_seed(1))
     before = _copy(points)
     moved = space.move(points, draws)
@@ -120,7 +128,10 @@ def check_space(space: Any, images: Tensor | None = None) -> None:
     shuffled = space.render(space.move(_rows(moved, order), draws.flip(0)[order]))
     _require(torch.equal(shuffled[order], shown), "lanes must not touch: another order of rows gave other images")
     part = space.render(space.move(_rows(moved, order[:17]), draws.flip(0)[order[:17]]))
-    _require(torch.allclose(part, shuffled[:17], atol=1e-6), "lanes must not touch: part of the rows gave other images")
+    _require(
+        torch.allclose(part, shuffled[:17], atol=1e-6),
+        "lanes must not touch: part of the rows gave other images",
+    )
     for extreme in (0.0, 1.0 - 2**-24):
         edge = space.render(space.move(points, torch.full_like(draws, extreme)))
         _require(bool(edge.isfinite().all()), f"a move with all uniforms at {extreme} must give finite pixels")
@@ -138,7 +149,10 @@ def check_objective(objective: Objective) -> None:
     aim = torch.randint(classes, (count,), generator=generator)
     score = objective.score(logits[0], aim)
     _require(score.shape == (count,) and score.is_floating_point(), "score must be one float a row")
-    for name, answer in (("allows", objective.allows(logits[1:], aim)), ("found", objective.found(logits, aim))):
+    for name, answer in (
+        ("allows", objective.allows(logits[1:], aim)),
+        ("found", objective.found(logits, aim)),
+    ):
         _require(answer.shape == (count,) and answer.dtype == torch.bool, f"{name} must be one bool a row")
     _require(bool(objective.allows(logits[:0], aim).all()), "with no peers, allows must be true for every row")
     broken = torch.full_like(logits, torch.nan)
@@ -146,11 +160,20 @@ def check_objective(objective: Objective) -> None:
     for network in range(4):
         partly = logits.clone()
         partly[network] = torch.nan
-        _require(not bool(objective.found(partly, aim).any()), f"NaN logits of network {network} must never be found")
+        _require(
+            not bool(objective.found(partly, aim).any()),
+            f"NaN logits of network {network} must never be found",
+        )
     _require(not bool(objective.allows(broken[1:], aim).any()), "NaN logits must never be allowed")
     order = torch.randperm(count, generator=generator)
-    _require(torch.equal(objective.found(logits[:, order], aim[order]), objective.found(logits, aim)[order]), "rows must not touch (found)")
-    _require(torch.allclose(objective.score(logits[0][order], aim[order]), score[order]), "rows must not touch (score)")
+    _require(
+        torch.equal(objective.found(logits[:, order], aim[order]), objective.found(logits, aim)[order]),
+        "rows must not touch (found)",
+    )
+    _require(
+        torch.allclose(objective.score(logits[0][order], aim[order]), score[order]),
+        "rows must not touch (score)",
+    )
 
 
 def check_search(search: Callable[..., Found], space: Any | None = None, objective: Objective | None = None) -> None:
@@ -171,28 +194,44 @@ def check_search(search: Callable[..., Found], space: Any | None = None, objecti
     points, _ = retrace(space, trials.seeds.float() / 255, paths)
     logits = basket.judge(settle(space.render(points))[:count], ["A", "B", "C"])
     holds = objective.found(logits, trials.aims)
-    _require(bool(holds[found.outcome == FOUND].all()), "what is called found must be found on settled images, replayed from its path")
+    _require(
+        bool(holds[found.outcome == FOUND].all()),
+        "what is called found must be found on settled images, replayed from its path",
+    )
     _check_lanes(search, space, objective, basket, trials, found, options)
     _check_costs(search, space, objective, trials, options)
     capped = search(space, objective, basket, trials, **options, budget=Budget(forwards=40))
     slack = 2 * len(basket) + 1  # the candidate under way may be finished
-    _require(bool((capped.forwards <= 40 + slack).all()), "a budget of 40 forwards must stop every lane about there")
-    broken = Basket(
-        {"A": _Broken(), "B": linear_network(1)}, classes=basket.classes, preprocess="inside", shape=SHAPE
+    _require(
+        bool((capped.forwards <= 40 + slack).all()),
+        "a budget of 40 forwards must stop every lane about there",
     )
+    broken = Basket({"A": _Broken(), "B": linear_network(1)}, classes=basket.classes, preprocess="inside", shape=SHAPE)
     bad = search(space, objective, broken, trials, **options)
     _require(bool((bad.outcome == INVALID).all()), "a suspect that answers NaN must end in the outcome invalid")
 
 
 def _check_lanes(
-    search: Callable[..., Found], space: Any, objective: Objective, basket: Basket, trials: Trials, whole: Found, options: Any
+    search: Callable[..., Found],
+    space: Any,
+    objective: Objective,
+    basket: Basket,
+    trials: Trials,
+    whole: Found,
+    options: Any,
 ) -> None:
     count = len(trials.lanes)
     parts = [torch.arange(count)[::2], torch.arange(count)[1::2]]
     for index in parts:
         part = search(space, objective, basket, trials.rows(index), **options)
-        _require(torch.equal(part.outcome, whole.outcome[index]), "lanes must not touch: part of the trials had other outcomes")
-        _require(torch.equal(part.candidates, whole.candidates[index]), "lanes must not touch: other numbers of candidates")
+        _require(
+            torch.equal(part.outcome, whole.outcome[index]),
+            "lanes must not touch: part of the trials had other outcomes",
+        )
+        _require(
+            torch.equal(part.candidates, whole.candidates[index]),
+            "lanes must not touch: other numbers of candidates",
+        )
         for row, original in enumerate(index.tolist()):
             ours = part.accepted.draws[part.accepted.row == row]
             theirs = whole.accepted.draws[whole.accepted.row == original]
@@ -200,16 +239,20 @@ def _check_lanes(
 
 
 def _check_costs(search: Callable[..., Found], space: Any, objective: Objective, trials: Trials, options: Any) -> None:
-    """One lane at a time in a batch of its own shows what it costs: padding and idle steps aside, never less than seen."""
+    """Nobody can have spent more than the networks saw (idle lanes and padding make them see more)."""
     networks = {name: Counting(linear_network(i)) for i, name in enumerate("ABC")}
     basket = Basket(networks, classes=[str(i) for i in range(CLASSES)], preprocess="inside", shape=SHAPE)
     found = search(space, objective, basket, trials, **options)
-    seen = sum(sum(basket.network(name).calls) for name in "ABC")  # type: ignore[union-attr]
+    copies = [basket.network(name) for name in "ABC"]
+    seen = sum(sum(copy.calls) for copy in copies if isinstance(copy, Counting))
     spent = int(found.forwards.sum())
     _require(spent > 0, "forwards must be counted")
     _require(spent <= seen, f"{spent} forwards were counted, but the networks judged only {seen} images")
     exhausted = found.outcome == EXHAUSTED
-    _require(bool((found.forwards >= found.candidates)[exhausted].all()), "every candidate costs at least one forward")
+    _require(
+        bool((found.forwards >= found.candidates)[exhausted].all()),
+        "every candidate costs at least one forward",
+    )
 
 
 class _Broken(nn.Module):

@@ -16,7 +16,15 @@ from foible.randomness import uniforms
 from foible.search import Found, Trials, hill_climb
 from foible.search.found import FOUND
 from foible.spaces import Affine
-from foible.testing import CLASSES, SHAPE, Counting, check_search, linear_basket, linear_network, linear_trials
+from foible.testing import (
+    CLASSES,
+    SHAPE,
+    Counting,
+    check_search,
+    linear_basket,
+    linear_network,
+    linear_trials,
+)
 
 SPACE = Affine(degrees=8, percent=8, shear=8, pixels=0.7)
 
@@ -30,7 +38,9 @@ def test_conforms_with_repeated_resampling() -> None:
     check_search(hill_climb, Affine(resample="each"), Dissent(0.4))
 
 
-def plain_loop(basket: Basket, trials: Trials, suspect: str, objective: Dissent, seed: int, patience: int) -> list[tuple[bool, int, list[int]]]:
+def plain_loop(
+    basket: Basket, trials: Trials, suspect: str, objective: Dissent, seed: int, patience: int
+) -> list[tuple[bool, int, list[int]]]:
     """Paper 1's procedure as written: peers first, one candidate of one trial at a time."""
     peers, results = basket.peers(suspect), []
     for lane, seed_image, aim in zip(*trials, strict=True):
@@ -63,7 +73,9 @@ def test_the_same_as_the_papers_loop(confidence: float) -> None:
     objective = Dissent(confidence)
     expected = plain_loop(basket, trials, "B", objective, seed=11, patience=60)
     found = hill_climb(SPACE, objective, basket, trials, suspect="B", seed=11, patience=60, width=8)
-    assert [(bool(o == FOUND), int(c)) for o, c in zip(found.outcome, found.candidates, strict=True)] == [e[:2] for e in expected]
+    assert [(bool(o == FOUND), int(c)) for o, c in zip(found.outcome, found.candidates, strict=True)] == [
+        e[:2] for e in expected
+    ]
     paths = [found.accepted.step[found.accepted.row == row].tolist() for row in range(len(expected))]
     assert paths == [e[2] for e in expected]
     assert {e[0] for e in expected} == {True, False}  # the test sees both ends
@@ -76,7 +88,9 @@ def counted(patience: int, objective: Dissent) -> tuple[Found, dict[str, int]]:
     calls = dict.fromkeys("ABC", 0)
     parts = []
     for row in range(12):  # one lane in a batch: every call is one inference
-        parts.append(hill_climb(SPACE, objective, basket, trials.rows(torch.tensor([row])), suspect="A", patience=patience))
+        parts.append(
+            hill_climb(SPACE, objective, basket, trials.rows(torch.tensor([row])), suspect="A", patience=patience)
+        )
     for name in "ABC":
         network = basket.network(name)
         assert isinstance(network, Counting)
@@ -93,7 +107,7 @@ def test_forwards_are_exactly_what_the_networks_saw() -> None:
 
 
 def test_peers_are_asked_only_about_candidates_that_improved() -> None:
-    found, calls = counted(40, Dissent())
+    _, calls = counted(40, Dissent())
     assert calls["B"] == calls["C"] < calls["A"]
 
 

@@ -24,7 +24,9 @@ def _uniforms(**parts: float) -> torch.Tensor:
     return torch.tensor([[(parts.get(name, 0.0) + 1) / 2 for name in order]])
 
 
-@pytest.mark.parametrize("space", [Affine(), Affine(resample="each"), Affine(degrees=30, percent=20, shear=20, pixels=3)])
+@pytest.mark.parametrize(
+    "space", [Affine(), Affine(resample="each"), Affine(degrees=30, percent=20, shear=20, pixels=3)]
+)
 @pytest.mark.parametrize("shape", [(1, 12, 12), (3, 9, 14)])
 def test_conforms(space: Affine, shape: tuple[int, int, int]) -> None:
     check_space(space, settle(torch.rand(20, *shape, generator=torch.Generator().manual_seed(0))))
@@ -104,7 +106,14 @@ def test_describe_gives_back_the_move_in_human_units() -> None:
     )
     described = {name: float(values[0]) for name, values in space.describe(points).items()}
     expected = [5.0, -8.0, 2.0, 3.0, 3.0, -1.0]
-    assert list(described) == ["rotation °", "stretch x %", "stretch y %", "shear %", "shift x px", "shift y px"]
+    assert list(described) == [
+        "rotation °",
+        "stretch x %",
+        "stretch y %",
+        "shear %",
+        "shift x px",
+        "shift y px",
+    ]
     assert list(described.values()) == pytest.approx(expected, abs=1e-3)
 
 

@@ -30,7 +30,9 @@ class HuntConfig:
     suspect_confidence: float | None = _help(None, "Least probability of the suspect's wrong answer [default: 0].")
     patience: int | None = _help(None, "Candidates in a row without improvement before a trial ends [default: 250].")
     budget: int | None = _help(None, "Most inferences for one trial, over all networks [default: no limit].")
-    precision: str = _help("float32", "float32, or bf16 to search faster on a GPU; findings are always judged in float32.")
+    precision: str = _help(
+        "float32", "float32, or bf16 to search faster on a GPU; findings are always judged in float32."
+    )
     unit: int | None = _help(None, "Trials in one unit of work, which is one shard on disk [default: by image size].")
 
     def __post_init__(self) -> None:

@@ -86,7 +86,7 @@ class _Hunter:
 
 
 def hunt(
-    basket: Basket | str | Path,
+    basket: Basket | str | Path | Sequence[str],
     data: str | Dataset = "digits",
     *,
     out: str | Path | None = None,
@@ -97,16 +97,15 @@ def hunt(
 ) -> Findings:
     """Hunt with each suspect in turn; findings in memory, or with `out` in a run folder that can be resumed.
 
-    basket: a `Basket`, or a folder that `foible train` wrote. data: a data spec such as "mnist", or a `Dataset`.
+    basket: a `Basket`, a folder that `foible train` wrote, or a list of `[NAME=]SPEC`. data: a data spec such as "mnist", or a `Dataset`.
     workers: processes (default: one a core on a CPU, where basket and data can be opened by each).
     options: the fields of `HuntConfig`: suspect, trials, seed, split, space, objective, search, peer_confidence, …
         `space`, `objective` and `search` may also be objects and functions.
     """
     config, things = _config(options)
-    data_set = load(data, config.split)
+    data_set = load(data, config.split, quiet=quiet)
     if not isinstance(basket, Basket):
-        shape = (data_set.images.shape[1], data_set.images.shape[2], data_set.images.shape[3])
-        basket = Basket.open(basket, device=device, classes=data_set.classes, shape=shape)
+        basket = Basket.open(basket, device=device, classes=data_set.classes, shape=shape_of(data_set))
     data_set = _by_name(data_set, basket.classes)
     for suspect in config.suspect:
         basket.peers(suspect)  # or an error that names it
@@ -123,7 +122,11 @@ def hunt(
     named = not any(str(settings[name]).startswith("object:") for name in _TABLES)
     apart = basket.source is not None and isinstance(data, str) and named  # can another process make all of it?
     with folder.lock():
-        where = {"basket": [_absolute(s) for s in basket.source or []], "device": basket.device.type, "data": data_set.name}
+        where = {
+            "basket": [_absolute(s) for s in basket.source or []],
+            "device": basket.device.type,
+            "data": data_set.name,
+        }
         folder.begin(settings, where, len(hunter.units))
         missing = folder.missing(len(hunter.units))
         done = total - sum(end - first for _, first, end in (hunter.units[u] for u in missing))
@@ -132,7 +135,13 @@ def hunt(
             if done:
                 bar.advance(done, "already on disk")
             if apart and min(processes, len(missing)) > 1:
-                run_units(partial(_prepare, eligible=eligible.numpy()), folder, missing, workers=processes, tick=bar.advance)
+                run_units(
+                    partial(_prepare, eligible=eligible.numpy()),
+                    folder,
+                    missing,
+                    workers=processes,
+                    tick=bar.advance,
+                )
             else:
                 with one_thread():
                     for unit in missing:
@@ -145,23 +154,40 @@ def _prepare(path: Path, eligible: Any) -> Work:
     return open_hunter(path, eligible=torch.from_numpy(eligible)).work
 
 
-def open_hunter(path: str | Path, *, eligible: Tensor | None = None, basket: Basket | None = None, device: str | None = None) -> _Hunter:
+def open_hunter(
+    path: str | Path,
+    *,
+    eligible: Tensor | None = None,
+    basket: Basket | None = None,
+    device: str | None = None,
+) -> _Hunter:
     """The hunter of a run on disk: to work on it, or to replay its rows. Refuses a basket that has changed."""
     config = RunFolder(path).config
     settings, where = config["settings"], config["where"]
-    data = load(where["data"], settings["split"])
+    data = load(where["data"], settings["split"], quiet=True)
     if basket is None:
         if not where["basket"]:
-            raise UserError(f"the run {str(path)!r} was made with networks in memory: give them with --basket or --network")
+            raise UserError(
+                f"the run {str(path)!r} was made with networks in memory: give them with --basket or --network"
+            )
         basket = Basket.open(
-            where["basket"], device=device or where["device"], classes=data.classes, shape=tuple(data.images.shape[1:])
+            where["basket"],
+            device=device or where["device"],
+            classes=data.classes,
+            shape=shape_of(data),
         )
     for name, fingerprint in settings["networks"].items():
         if basket.fingerprints.get(name) != fingerprint:
-            raise UserError(f"network {name!r} is not the one that the run {str(path)!r} was made with: its weights differ")
+            raise UserError(
+                f"network {name!r} is not the one that the run {str(path)!r} was made with: its weights differ"
+            )
     none = torch.empty(0, dtype=torch.int64)
     return _Hunter(
-        basket, _by_name(data, basket.classes), none if eligible is None else eligible, **_things(settings), settings=settings
+        basket,
+        _by_name(data, basket.classes),
+        none if eligible is None else eligible,
+        **_things(settings),
+        settings=settings,
     )
 
 
@@ -182,7 +208,10 @@ def _config(options: dict[str, Any]) -> tuple[HuntConfig, dict[str, Any]]:
             options[name] = specs.spec_of(given, table) or f"object:{getattr(given, '__name__', type(given).__name__)}"
     config = HuntConfig(**options)
     sugar = {
-        "objective": {"peer_confidence": config.peer_confidence, "suspect_confidence": config.suspect_confidence},
+        "objective": {
+            "peer_confidence": config.peer_confidence,
+            "suspect_confidence": config.suspect_confidence,
+        },
         "search": {"patience": config.patience},
     }
     for name, extra in sugar.items():
@@ -202,7 +231,9 @@ def _things(settings: dict[str, Any], objects: dict[str, Any] | None = None) -> 
     for name, table in _TABLES.items():
         if name not in made:
             if settings[name].startswith("object:"):
-                raise UserError(f"the {name} of this run was an object in memory ({settings[name][7:]}): it cannot be made again")
+                raise UserError(
+                    f"the {name} of this run was an object in memory ({settings[name][7:]}): it cannot be made again"
+                )
             made[name] = specs.resolve(settings[name], table, name)
     return made
 
@@ -218,6 +249,12 @@ def _absolute(spec: str) -> str:
         file, _, thing = path.rpartition(":")
         return f"{named}{Path(file).resolve()}:{thing}{question}{tail}"
     return spec
+
+
+def shape_of(data: Dataset) -> tuple[int, int, int]:
+    """(channels, height, width) of its images."""
+    channels, height, width = data.images.shape[1:]
+    return channels, height, width
 
 
 def _by_name(data: Dataset, classes: Sequence[str]) -> Dataset:

@@ -12,6 +12,7 @@ from torch import Tensor
 from foible.basket import Basket
 from foible.findings import OUTCOMES, Findings
 from foible.images import decode_png, encode_png, to_bytes, to_floats
+from foible.objectives import probabilities
 from foible.recipes.hunt import open_hunter
 from foible.recipes.rows import retrace
 from foible.runs.local import one_thread
@@ -45,15 +46,15 @@ def replay_row(row: dict[str, Any], space: Any, objective: Any, basket: Basket) 
         logits = basket.judge(to_floats(image), row["networks"])
         aim = torch.tensor([row["truth"]], device=basket.device)
         found = bool(objective.found(logits, aim)[0])
-    probabilities = logits[:, 0].softmax(1).cpu()
+    answers = probabilities(logits)[:, 0].cpu()
     return Replayed(
         id=row["id"],
         image=image[0].cpu(),
         same_image=encode_png(image[0].cpu()) == row["image"],
-        difference=float((probabilities - torch.tensor(row["after"])).abs().max()),
+        difference=float((answers - torch.tensor(row["after"])).abs().max()),
         stored=row["outcome"],
         now=OUTCOMES[0] if found else "not found",
-        probabilities=probabilities,
+        probabilities=answers,
     )
 
 

@@ -13,10 +13,10 @@ from torch import Tensor
 from torch.nn.functional import interpolate
 
 import foible
-from foible.basket import LEAST_ROWS, Basket
+from foible.basket import Basket
 from foible.findings import OUTCOMES, SCHEMA
-from foible.images import encode_png, to_bytes, to_floats
-from foible.objectives import Objective
+from foible.images import LEAST_ROWS, encode_png, to_bytes, to_floats
+from foible.objectives import Objective, probabilities
 from foible.search.found import EXHAUSTED, FOUND, INVALID, Found, Trials
 
 FILM_HEIGHT = 64  # frames of a film are shrunk to at most this
@@ -25,11 +25,18 @@ FILM_HEIGHT = 64  # frames of a film are shrunk to at most this
 def versions(device: torch.device) -> str:
     """What made a row, as JSON."""
     kind = torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu"
-    made = {"foible": foible.__version__, "torch": torch.__version__, "python": platform.python_version(), "device": kind}
+    made = {
+        "foible": foible.__version__,
+        "torch": torch.__version__,
+        "python": platform.python_version(),
+        "device": kind,
+    }
     return json.dumps(made)
 
 
-def retrace(space: Any, seeds: Tensor, paths: Sequence[Tensor], *, film: bool = False) -> tuple[Any, list[list[Tensor]]]:
+def retrace(
+    space: Any, seeds: Tensor, paths: Sequence[Tensor], *, film: bool = False
+) -> tuple[Any, list[list[Tensor]]]:
     """Walk each row's path (moves, draws) again from its seed: where it ends, and each step as uint8 frames.
 
     All rows take their j-th move together. Batches are padded to the same least number of rows as everywhere.
@@ -94,7 +101,7 @@ def make_rows(
     voted = after[1:].argmax(2).cpu()
     agreed = (voted == voted[:1]).all(0) if peers else torch.zeros(count, dtype=torch.bool)
     consensus = voted[0] if peers else torch.zeros(count, dtype=torch.int64)
-    before_p, after_p = before.softmax(2).transpose(0, 1).cpu(), after.softmax(2).transpose(0, 1).cpu()
+    before_p, after_p = (probabilities(logits).transpose(0, 1).cpu() for logits in (before, after))
     first = before_p.gather(2, trials.aims.cpu()[:, None, None].expand(-1, len(everyone), 1))[..., 0]
     pixels, seed_pixels = pixels.cpu(), to_bytes(seeds).cpu()
     steps = found.accepted.step.tolist()

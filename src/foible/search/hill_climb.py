@@ -17,7 +17,7 @@ from torch import Tensor
 from foible.basket import Basket, Budget, Precision
 from foible.errors import UserError
 from foible.images import settle, to_floats
-from foible.objectives import Objective, of_class
+from foible.objectives import Objective, of_class, probabilities
 from foible.randomness import uniforms
 from foible.search.found import EXHAUSTED, FOUND, INVALID, Accepted, Found, Trials
 
@@ -35,7 +35,13 @@ class _Lanes:
     """The live rows of a batch: which trial each works on, where it is, and what it has spent."""
 
     def __init__(self, space: Any, objective: Objective, basket: Basket, trials: Trials, suspect: str) -> None:
-        self.space, self.objective, self.basket, self.trials, self.suspect = space, objective, basket, trials, suspect
+        self.space, self.objective, self.basket, self.trials, self.suspect = (
+            space,
+            objective,
+            basket,
+            trials,
+            suspect,
+        )
         self.next = 0  # the next trial that nobody works on
 
     def begin(self, width: int) -> None:
@@ -136,7 +142,7 @@ def hill_climb(
                     lanes.best[index] = score[index]
                     lanes.stale[index] = 0
                     everything = torch.cat([logits[index][None], said[:, allowed]])
-                    trace = of_class(everything.softmax(2), aim).t()
+                    trace = of_class(probabilities(everything), aim).t()
                     events.append((lanes.rows[index], lanes.step[index] + k, drawn[index, k], trace))
                     hit = objective.found(everything, aim).nonzero()[:, 0]
                     if len(hit):  # found means found on what a PNG will hold, in float32

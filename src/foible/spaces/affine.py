@@ -16,6 +16,7 @@ from torch import Tensor
 from torch.nn.functional import grid_sample
 
 from foible.errors import UserError
+from foible.images import LEAST_ROWS
 
 
 class AffinePoints(NamedTuple):
@@ -44,7 +45,9 @@ def warp(images: Tensor, matrix: Tensor) -> Tensor:
     n, _, height, width = images.shape
     scale = matrix.new_tensor([2 / width, 2 / height])
     theta = (matrix * scale[:, None]).reshape(2 * n, 3)
-    grid = (theta @ _pixel_grid(height, width, images.device)).view(n, 2, height, width).permute(0, 2, 3, 1)
+    if n < LEAST_ROWS:
+        theta = torch.cat([theta, theta.new_zeros(2 * (LEAST_ROWS - n), 3)])
+    grid = (theta @ _pixel_grid(height, width, images.device))[: 2 * n].view(n, 2, height, width).permute(0, 2, 3, 1)
     return grid_sample(images, grid, mode="bilinear", padding_mode="zeros", align_corners=False)
 
 
@@ -108,7 +111,7 @@ class Affine:
 
     def describe(self, points: AffinePoints) -> dict[str, Tensor]:
         """The whole way from the seed, (n,) each, in human units."""
-        (a, b, e), (c, d, f) = points.matrix.unbind(1)[0].unbind(1), points.matrix.unbind(1)[1].unbind(1)
+        a, b, e, c, d, f = points.matrix.double().flatten(1).unbind(1)
         determinant = a * d - b * c
         # Forward linear part [[d, -b], [-c, a]] / determinant, taken apart as rotate ∘ shear ∘ stretch.
         xx, xy, yx, yy = d / determinant, -b / determinant, -c / determinant, a / determinant

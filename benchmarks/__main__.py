@@ -1,0 +1,13 @@
+"""All benchmarks, one after another: `python -m benchmarks`."""
+
+from __future__ import annotations
+
+import sys
+
+from benchmarks import fleet, hunt
+
+if __name__ == "__main__":
+    for module in (hunt, fleet):
+        print(f"\n{(module.__doc__ or '').splitlines()[0]}", flush=True)
+        sys.argv = [module.__name__]
+        module.main()

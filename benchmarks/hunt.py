@@ -1,0 +1,250 @@
+"""The hunt against the paper's loop, its own floor, and itself at ten times the size.
+
+    python -m benchmarks.hunt --json FILE [--trials 8000] [--only speed,efficiency,resnet,growth]
+
+Ratios of one run on one machine: absolute times mean little elsewhere.
+"""
+
+from __future__ import annotations
+
+import resource
+import tempfile
+import time
+from collections.abc import Sequence
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from benchmarks.common import Row, arguments, report
+from foible.basket import Basket
+from foible.data import Dataset, load
+from foible.errors import UserError
+from foible.images import settle, to_floats
+from foible.objectives import Dissent
+from foible.randomness import integers
+from foible.recipes.hunt import hunt
+from foible.recipes.train import train
+from foible.runs.local import one_thread
+from foible.search import Trials, hill_climb
+from foible.spaces import Affine
+from foible.spaces.affine import warp
+from foible.summary import summarise
+
+MLPS = ("mlp:10", "mlp:20", "mlp:30", "mlp:40", "mlp:50")
+CONFIDENCE = 0.9
+
+
+def data_spec() -> str:
+    """MNIST where it is at hand, else the bundled digits (the table says which)."""
+    try:
+        load("mnist", quiet=True)
+    except UserError:
+        return "digits"
+    return "mnist"
+
+
+def some_trials(basket: Basket, data: Dataset, count: int) -> Trials:
+    right = (basket.predict(data.images).argmax(2) == data.labels).all(0).nonzero()[:, 0]
+    lanes = torch.arange(count)
+    index = right[integers(0, lanes, stream="hunt.seeds", high=len(right), count=1)[:, 0]]
+    return Trials(lanes, data.images[index], data.labels[index])
+
+
+@torch.no_grad()
+def papers_loop(basket: Basket, trials: Trials, suspect: str, seconds: float, patience: int = 250) -> tuple[int, float]:
+    """Paper 1's procedure as anyone would write it: one candidate of one trial at a time; (candidates, seconds).
+
+    The peers are asked first, as the paper has it. Networks are plain modules; the transform is torch's own
+    affine_grid and grid_sample.
+    """
+    networks = {name: basket.network(name) for name in basket.names}
+    peers = basket.peers(suspect)
+    generator = torch.Generator().manual_seed(0)
+    tried, started = 0, time.perf_counter()
+    for seed_image, aim_tensor in zip(trials.seeds, trials.aims, strict=True):
+        aim, image = int(aim_tensor), to_floats(seed_image)[None]
+        theta = torch.eye(3)
+        held = float(networks[suspect](image).softmax(1)[0, aim])
+        stale = 0
+        while stale < patience:
+            move = small_affine(torch.rand(6, generator=generator), image.shape[-1])
+            candidate_theta = theta @ move
+            grid = torch.nn.functional.affine_grid(candidate_theta[None, :2], list(image.shape), align_corners=False)
+            candidate = torch.nn.functional.grid_sample(image, grid, align_corners=False)
+            tried += 1
+            stale += 1
+            agree = True
+            for name in peers:
+                answer = networks[name](candidate).softmax(1)[0]
+                agree &= int(answer.argmax()) == aim and float(answer[aim]) >= CONFIDENCE
+            answer = networks[suspect](candidate).softmax(1)[0]
+            if agree and float(answer[aim]) < held:
+                theta, held, stale = candidate_theta, float(answer[aim]), 0
+                if int(answer.argmax()) != aim:
+                    break
+        if time.perf_counter() - started > seconds:
+            break
+    return tried, time.perf_counter() - started
+
+
+def small_affine(uniforms: Tensor, size: int) -> Tensor:
+    """(3, 3), from output to input, in units of half the image."""
+    top = Affine().matrix_of(uniforms[None])[0]
+    top[:, 2] *= 2 / size
+    return torch.cat([top, torch.tensor([[0.0, 0.0, 1.0]])])
+
+
+def speed(basket_folder: Path, spec: str, trials: int, workers: int, scratch: Path) -> Row:
+    """Inferences a second, all five networks a candidate on both sides, as the paper counts."""
+    basket = Basket.open(basket_folder)
+    data = load(spec, quiet=True)
+    suspect = basket.names[0]
+    with one_thread():
+        tried, seconds = papers_loop(basket, some_trials(basket, data, 400), suspect, seconds=25)
+    started = time.perf_counter()
+    hunt(
+        basket_folder, spec, suspect=suspect, trials=trials, peer_confidence=CONFIDENCE, out=scratch / "speed",
+        workers=workers, unit=trials // workers, quiet=True,
+    )  # fmt: skip
+    ours = time.perf_counter() - started
+    row = summarise(scratch / "speed")[0]
+    del row
+    candidates = _candidates(scratch / "speed")
+    k = len(basket)
+    peer_rate, our_rate = k * tried / seconds, k * candidates / ours
+    return Row(f"hunt of {trials:,} trials, five MLPs on {spec}, {workers} workers", our_rate, peer_rate,
+               "the paper's loop, one trial at a time", our_rate / peer_rate, 60, "inferences/s")  # fmt: skip
+
+
+def _candidates(run: Path) -> int:
+    import pyarrow.compute as pc
+
+    from foible.findings import read_shard, shard_files
+
+    return sum(pc.sum(read_shard(file, ["candidates"]).column("candidates")).as_py() for file in shard_files(run))
+
+
+class _Recorder:
+    """A basket and space that note the size of every batch that passes, to do the same work again with nothing around."""
+
+    def __init__(self, basket: Basket, space: Affine) -> None:
+        self.basket, self.space, self.log = basket, space, []
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.basket, name)
+
+    def judge(self, images: Tensor, names: Sequence[str] | None = None, precision: str = "float32") -> Tensor:
+        self.log.append(("judge", max(len(images), 16), tuple(names or self.basket.names)))
+        return self.basket.judge(images, names, precision)  # type: ignore[arg-type]
+
+
+class _RecordedSpace:
+    def __init__(self, space: Affine, log: list[Any]) -> None:
+        self.space, self.log = space, log
+        self.draws, self.start, self.move = space.draws, space.start, space.move
+
+    def render(self, points: Any) -> Tensor:
+        self.log.append(("warp", len(points.image), ()))
+        return self.space.render(points)
+
+
+@torch.no_grad()
+def efficiency(basket: Basket, trials: Trials, name: str, bar: float, repeats: int, **options: Any) -> Row:
+    """Forward passes and warps alone, of the same numbers and batch sizes, against the whole search."""
+    suspect = basket.names[0]
+    recorder = _Recorder(basket, Affine())
+    space = _RecordedSpace(Affine(), recorder.log)
+    with one_thread():
+        hill_climb(space, Dissent(CONFIDENCE), recorder, trials, suspect=suspect, **options)  # type: ignore[arg-type]
+        largest = max(size for _, size, _ in recorder.log)
+        images = to_floats(trials.seeds).repeat(1 + largest // len(trials.seeds), 1, 1, 1)[:largest].contiguous()
+        matrix = Affine().matrix_of(torch.rand(largest, 6))
+        best = None
+        for _ in range(repeats):
+            started = time.perf_counter()
+            hill_climb(Affine(), Dissent(CONFIDENCE), basket, trials, suspect=suspect, **options)
+            whole = time.perf_counter() - started
+            started = time.perf_counter()
+            for kind, size, names in recorder.log:
+                if kind == "warp":
+                    warp(images[:size], matrix[:size])
+                else:
+                    for network in names:
+                        basket.network(network)(images[:size])
+            floor = time.perf_counter() - started
+            if best is None or floor / whole > best[0]:
+                best = (floor / whole, whole, floor)
+    assert best is not None
+    return Row(f"efficiency, {name}", best[1], best[2], "its forward passes and warps alone", best[0], bar, "s")
+
+
+def _growth_part(folder: str, spec: str, trials: int, out: str, workers: int, send: Any) -> None:
+    started = time.perf_counter()
+    hunt(folder, spec, suspect="mlp-10", trials=trials, peer_confidence=CONFIDENCE, out=out, workers=workers, unit=1000,
+         quiet=True)  # fmt: skip
+    seconds = time.perf_counter() - started
+    own = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    children = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
+    send.send((seconds, max(own, children) / 1024))
+
+
+def growth(basket_folder: Path, spec: str, base: int, workers: int, scratch: Path) -> list[Row]:
+    """Ten times the trials: time and peak memory (the largest process), each in a process of its own."""
+    measured = []
+    for index, trials in enumerate((base, 10 * base)):
+        receive, send = get_context("spawn").Pipe(duplex=False)
+        arguments_ = (str(basket_folder), spec, trials, str(scratch / f"growth{index}"), workers, send)
+        process = get_context("spawn").Process(target=_growth_part, args=arguments_)
+        process.start()
+        measured.append(receive.recv())
+        process.join()
+    (small, small_memory), (large, large_memory) = measured
+    return [
+        Row(f"time of {10 * base:,} trials", large, small, f"{base:,} trials", large / small, 10.2, "s", at_most=True),
+        Row(f"peak memory of {10 * base:,} trials", large_memory, small_memory, f"{base:,} trials",
+            large_memory / small_memory, 1.1, "MiB", at_most=True),
+    ]  # fmt: skip
+
+
+def main() -> None:
+    parser = arguments(__doc__ or "")
+    parser.add_argument("--trials", type=int, default=8000)
+    parser.add_argument("--growth-base", type=int, default=4000)
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--only", default="speed,efficiency,resnet,growth")
+    options = parser.parse_args()
+    wanted = set(options.only.split(","))
+    spec = data_spec()
+    rows = []
+    with tempfile.TemporaryDirectory() as name:
+        scratch = Path(name)
+        train(list(MLPS), spec, out=scratch / "mlps")
+        if "speed" in wanted:
+            rows.append(speed(scratch / "mlps", spec, options.trials, options.workers, scratch))
+        if "efficiency" in wanted:
+            basket = Basket.open(scratch / "mlps")
+            trials = some_trials(basket, load(spec, quiet=True), 4000)
+            rows.append(efficiency(basket, trials, f"five MLPs on {spec}", 0.65, 3))
+        if "resnet" in wanted:
+            rows.append(efficiency(*resnets(scratch), "two ResNet-20s, 32×32 RGB", 0.95, 1, width=64, patience=20))
+        if "growth" in wanted:
+            rows += growth(scratch / "mlps", spec, options.growth_base, options.workers, scratch)
+    report(rows, options.json)
+
+
+def resnets(scratch: Path) -> tuple[Basket, Trials]:
+    """Two untrained ResNet-20s that agree on nothing but their first answers: only the time matters here."""
+    from foible.networks import zoo
+
+    torch.manual_seed(0)
+    networks = {f"resnet-{i}": zoo.build("resnet:20", (3, 32, 32), 10) for i in range(2)}
+    basket = Basket(networks, classes=[str(i) for i in range(10)], preprocess="inside")
+    images = (settle(torch.rand(64, 3, 32, 32)) * 255).to(torch.uint8)
+    return basket, Trials(torch.arange(64), images, basket.predict(images)[0].argmax(1))
+
+
+if __name__ == "__main__":
+    main()
