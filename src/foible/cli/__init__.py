@@ -1,0 +1,166 @@
+"""The command line: which commands there are, how they are grouped, and what each way to fail looks like.
+
+Command modules import nothing heavy at their top, so that `foible --help` answers at once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shlex
+import sys
+import traceback
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+from typer.main import get_command
+
+from foible.cli import data, doctor, hunt, look, train
+from foible.errors import FoibleError, Interrupted
+
+ABOUT = """Find the weak parts of image classifiers: inputs that a network should get right and does not.
+
+Our words, and the field's:
+
+[bold]basket[/bold]     several classifiers of one task (an ensemble of classifiers)
+[bold]suspect[/bold]    the network that is searched (model under test)
+[bold]peers[/bold]      the rest of the basket (reference models)
+[bold]hunt[/bold]       the search for the suspect's mistakes (differential testing)
+[bold]space[/bold]      what may be done to an image (perturbation model, threat model)
+[bold]objective[/bold]  what counts as a mistake (attack criterion)
+[bold]finding[/bold]    one mistake (failure case, natural adversarial example)
+[bold]run[/bold]        one hunt's findings on disk (experiment)
+[bold]mend[/bold]       train networks (augmentation, adversarial training)
+"""
+
+EPILOG = """First steps: [bold]foible demo[/bold]. What this machine has: [bold]foible doctor[/bold].
+
+Exit codes: 0 done, 1 a gate failed, 2 wrong input, 3 interrupted, 4 an error of ours.
+"""
+
+# These keep what they finished, and the same command goes on from there.
+RESUMABLE = ("hunt", "demo", "train")
+
+BROKEN_PIPE = 141  # what a shell reports for any program whose reader went away
+
+
+class _Group(TyperGroup):
+    """Hands Ctrl-C to `main` as our own error; typer would turn it into an exit code by itself."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt as stop:
+            raise Interrupted from stop
+
+
+app = typer.Typer(
+    name="foible", help=ABOUT, epilog=EPILOG, cls=_Group, no_args_is_help=True, add_completion=False,
+    rich_markup_mode="rich", pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)  # fmt: skip
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        from foible import __version__
+
+        print(f"foible {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    del version
+
+
+app.command(rich_help_panel="Find")(hunt.hunt)
+app.command(rich_help_panel="Find")(hunt.demo)
+app.command(rich_help_panel="Look")(look.show)
+app.command(rich_help_panel="Look")(look.report)
+app.command(rich_help_panel="Look")(doctor.doctor)
+app.add_typer(data.app, name="data", rich_help_panel="Look")
+app.command(rich_help_panel="Label")(look.export)
+app.command(rich_help_panel="Mend")(train.train)
+app.command(rich_help_panel="Reproduce")(look.replay)
+
+
+def _how_to_go_on(args: Sequence[str]) -> str:
+    if args and args[0] in RESUMABLE:
+        again = f"foible {shlex.join(args)}"
+        return f"stopped. What was finished is on disk; the same command goes on from there:\n  {again}"
+    return "stopped. The same command starts again."
+
+
+def _say(message: str) -> None:
+    """To standard error, with control characters shown: a file's or a class's name may hold any."""
+    plain = "".join(c if c.isprintable() or c == "\n" else repr(c)[1:-1] for c in message)
+    with contextlib.suppress(OSError):
+        print(f"foible: {plain}", file=sys.stderr, flush=True)
+
+
+def _reader_went_away(error: BaseException | None) -> bool:
+    """Whether a closed pipe is behind `error`: rich turns one into SystemExit."""
+    while error is not None:
+        if isinstance(error, BrokenPipeError):
+            return True
+        error = error.__context__
+    return False
+
+
+def _close_quietly() -> int:
+    """Point standard output at nothing, so that Python's last flush does not complain too."""
+    with contextlib.suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return BROKEN_PIPE
+
+
+def run(args: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit code; what went wrong is said on standard error."""
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):  # a console that cannot show a character shows another one
+            stream.reconfigure(errors="backslashreplace")
+    debug = bool(os.environ.get("FOIBLE_DEBUG"))
+    try:
+        try:
+            get_command(app).main(args=args, prog_name="foible")
+        finally:
+            sys.stdout.flush()
+    except SystemExit as stop:
+        if _reader_went_away(stop):
+            return _close_quietly()
+        if stop.code is None or isinstance(stop.code, int):
+            return stop.code or 0
+        _say(str(stop.code))
+        return FoibleError.exit_code
+    except BrokenPipeError:
+        return _close_quietly()
+    except (KeyboardInterrupt, Interrupted) as stop:
+        if debug:
+            traceback.print_exc()
+        _say(str(stop) or _how_to_go_on(sys.argv[1:] if args is None else args))
+        return Interrupted.exit_code
+    except FoibleError as error:
+        if debug:
+            traceback.print_exc()
+        _say(str(error))
+        return error.exit_code
+    except Exception as error:
+        if debug:
+            traceback.print_exc()
+        line = traceback.format_exception_only(error)[-1].strip()
+        hint = "" if debug else " Set FOIBLE_DEBUG=1 for the traceback, and please send it with a report."
+        _say(f"an error that we did not foresee: {line}. What was finished before is kept.{hint}")
+        return FoibleError.exit_code
+    return 0
+
+
+def main() -> None:
+    """The `foible` program."""
+    sys.exit(run())

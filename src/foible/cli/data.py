@@ -1,0 +1,100 @@
+"""`foible data`: what data there is, where it was found, and how to get the rest."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+app = typer.Typer(invoke_without_command=True, no_args_is_help=False)
+
+Json = Annotated[bool, typer.Option("--json", help="Print JSON on standard output instead of a table.")]
+
+
+@app.callback()
+def data_list(context: typer.Context, json: Json = False) -> None:
+    """List the data sets at hand, where they were found, and how to get the rest.
+
+    Wherever Foible asks for data (--data), give a spec from this list:
+    [bold]digits[/bold] is always there, [bold]mnist[/bold] once it is downloaded; your own data is
+
+        folder:PATH    one folder of image files per class;
+                       folder:PATH?size=64 makes them one size
+        parquet:PATH   a file or folder with an image and a label column
+        npz:PATH       NumPy arrays images and labels,
+                       or x_train, y_train, x_test, y_test
+
+    They are looked for in the folder that FOIBLE_DATA names, then in your cache.
+    """
+    if context.invoked_subcommand is not None:
+        return
+    from dataclasses import asdict
+
+    from foible.data.catalogue import FORMS, available
+    from foible.data.places import cache_folder, data_folder
+
+    rows = available()
+    if json:
+        import json as codec
+
+        folder = data_folder()
+        summary = {
+            "data_sets": [asdict(row) for row in rows],
+            "forms": FORMS,
+            "foible_data": str(folder) if folder else None,
+            "cache": str(cache_folder()),
+        }
+        print(codec.dumps(summary, indent=2))
+        return
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.table import Table
+
+    table = Table("Spec", "What", "Train + test, size", "Found in", title="Data sets", title_justify="left")
+    for row in rows:
+        where = escape(row.found) if row.found else f"[yellow]not here[/yellow]: {escape(row.how)}"
+        table.add_row(f"[bold]{escape(row.spec)}[/bold]", escape(row.what), row.size, where)
+    console = Console()
+    console.print(table)
+    console.print("Your own data: " + "; ".join(escape(text) for text in FORMS.values()) + ".")
+    home = data_folder()
+    console.print(
+        f"FOIBLE_DATA is {escape(str(home))}."
+        if home
+        else "Set FOIBLE_DATA to a folder of data sets to use it first."
+    )
+
+
+@app.command("get")
+def data_get(
+    name: Annotated[str, typer.Argument(help="mnist, fashion-mnist, cifar10 or usps.")],
+    to: Annotated[
+        Path | None,
+        typer.Option(help="Folder to put it in. Default: FOIBLE_DATA/NAME, else the cache folder."),
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Download again what is there already.")] = False,
+    json: Json = False,
+) -> None:
+    """Download a data set and check it against its SHA-256.
+
+    A file appears under its name only once it is whole and right, so a broken
+    download leaves nothing behind: run the same command again. Then use the
+    data by name: [bold]foible train mlp:10 --data mnist[/bold].
+    """
+    from foible.data import get
+    from foible.data.catalogue import KNOWN
+
+    folder = get(name, to, force=force, quiet=json)
+    known = KNOWN[name]
+    if json:
+        import json as codec
+
+        print(codec.dumps({"name": name, "folder": str(folder), "train": known.train, "test": known.test}))
+        return
+    from rich.console import Console
+    from rich.markup import escape
+
+    Console().print(f"[bold]{name}[/bold] ({known.size()}) is in {escape(str(folder))}")
+    if known.find() is None:
+        Console().print(f"Set FOIBLE_DATA to {escape(str(folder))} to use it by name.")

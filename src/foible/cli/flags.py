@@ -1,0 +1,43 @@
+"""A recipe's settings as command-line flags: the frozen dataclass is the one place where they are written."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+from collections.abc import Callable
+from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
+
+import typer
+
+
+def flags(config: type) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Add an option to a command for every field of `config`; the command receives them as `**settings`."""
+    hints = get_type_hints(config)
+
+    def add(command: Callable[..., Any]) -> Callable[..., Any]:
+        own = [
+            parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)
+            for parameter in inspect.signature(command, eval_str=True).parameters.values()
+            if parameter.kind is not inspect.Parameter.VAR_KEYWORD
+        ]
+        added = []
+        for field in dataclasses.fields(config):
+            kind, default = hints[field.name], field.default
+            if get_origin(kind) is tuple:
+                kind, default = list[get_args(kind)[0]], []  # type: ignore[misc]
+            elif get_origin(kind) is Literal:
+                kind = str
+            option = typer.Option(help=field.metadata["help"])
+            added.append(
+                inspect.Parameter(
+                    field.name,
+                    inspect.Parameter.KEYWORD_ONLY,
+                    default=default,
+                    annotation=Annotated[kind, option],
+                )
+            )
+        command.__signature__ = inspect.Signature([*own, *added])  # type: ignore[attr-defined]
+        command.__annotations__ = {parameter.name: parameter.annotation for parameter in [*own, *added]}
+        return command
+
+    return add

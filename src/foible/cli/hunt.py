@@ -1,0 +1,110 @@
+"""`foible hunt` and `foible demo`."""
+
+from __future__ import annotations
+
+import json as json_module
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from foible.cli.flags import flags
+from foible.recipes.config import HuntConfig
+
+DEMO = ("mlp:10", "mlp:20", "mlp:30", "mlp:40", "mlp:50")
+
+
+def print_summary(rows: list[dict[str, Any]], report: Path | None, *, json: bool, **more: Any) -> None:
+    """A table of what each suspect came to, or the same as JSON."""
+    if json:
+        print(json_module.dumps({"suspects": rows, "report": None if report is None else str(report), **more}))
+        return
+    from rich import box
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.table import Table
+
+    title = "What each network gets wrong that all its peers get right"
+    table = Table(title=title, title_justify="left", box=box.SIMPLE)
+    for name in ("suspect", "trials", "found", "success", "95 %", "moves", "inferences", "paper's count"):
+        table.add_column(name, justify="left" if name == "suspect" else "right", no_wrap=True)
+    for row in rows:
+        table.add_row(
+            escape(row["suspect"]), f"{row['trials']:,}", f"{row['found']:,}", f"{100 * (row['success'] or 0):.1f} %",
+            f"{100 * row['low']:.0f}–{100 * row['high']:.0f}", _mean(row["moves"], 1), _mean(row["inferences_spent"], 0),
+            _mean(row["inferences_as_the_paper_counts"], 0),
+        )  # fmt: skip
+    console = Console()
+    console.print(table)
+    note = "Means over successful trials: accepted moves; inferences spent; every candidate through every network."
+    console.print(note, style="dim")
+    invalid = sum(row["invalid"] for row in rows)
+    if invalid:
+        console.print(f"{invalid} trials ended invalid: a network answered with NaN or infinity.", style="yellow")
+    if report is not None:
+        console.print(f"Report: {report}", soft_wrap=True, markup=False)
+
+
+def _mean(value: float | None, digits: int) -> str:
+    return "–" if value is None else f"{value:,.{digits}f}"
+
+
+@flags(HuntConfig)
+def hunt(
+    basket: Annotated[
+        str | None,
+        typer.Option(help="Basket (ensemble): a folder that `foible train` wrote.", show_default=False),
+    ] = None,
+    network: Annotated[
+        list[str],
+        typer.Option(
+            help="One network, [NAME=]SPEC; repeat. SPEC is a basket folder, ZOO-SPEC?weights=FILE.safetensors, or "
+            "FILE.py:factory?preprocess=inside, which runs your file.",
+            show_default=False,
+        ),
+    ] = [],  # noqa: B006 (typer reads it, nobody changes it)
+    data: Annotated[str, typer.Option(help="Data set: digits, mnist, folder:PATH, … (see `foible data`).")] = "digits",
+    out: Annotated[Path, typer.Option(help="Run folder; an unfinished run there is resumed.")] = Path("runs/hunt"),
+    workers: Annotated[int | None, typer.Option(help="Processes [default: one a core].", show_default=False)] = None,
+    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
+    **settings: Any,
+) -> None:
+    """Find images that a suspect (model under test) gets wrong while all its peers get them right.
+
+    Starts from images that the whole basket classifies right and searches small, realistic changes of them
+    (differential testing; natural adversarial examples). Writes findings to a run folder, shard by shard: stop it
+    with Ctrl-C and the same command goes on.
+
+    Example: foible hunt --basket B --data mnist --suspect mlp-10 --peer-confidence 0.9 --out runs/mnist
+    """
+    from foible.errors import UserError
+    from foible.recipes.hunt import hunt as run_hunt
+    from foible.report import write_report
+    from foible.summary import summarise
+
+    if bool(basket) == bool(network):
+        raise UserError("give the networks with --basket FOLDER, or with --network [NAME=]SPEC once per network")
+    run_hunt(basket or list(network), data, out=out, workers=workers, device=device, **settings)
+    print_summary(summarise(out), write_report(out), json=json, run=str(out))
+
+
+def demo(
+    out: Annotated[Path, typer.Option(help="Where basket, run and report go.")] = Path("runs/demo"),
+    trials: Annotated[int, typer.Option(help="Trials for each of the five suspects.")] = 1000,
+    json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
+) -> None:
+    """Train five small networks on bundled digits, hunt each one's mistakes, and write the report. Two minutes."""
+    from foible.recipes.hunt import hunt as run_hunt
+    from foible.recipes.train import train
+    from foible.report import write_report
+    from foible.summary import summarise
+
+    train(list(DEMO), "digits", out=out / "basket")
+    run_hunt(out / "basket", "digits", out=out / "hunt", trials=trials, peer_confidence=0.9)
+    print_summary(
+        summarise(out / "hunt"),
+        write_report(out / "hunt", out / "report.html"),
+        json=json,
+        run=str(out / "hunt"),
+    )

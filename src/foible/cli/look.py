@@ -1,0 +1,160 @@
+"""`foible show`, `report`, `replay` and `export`: what can be done with a run on disk."""
+
+from __future__ import annotations
+
+import json as json_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from foible.findings import Findings
+
+Run = Annotated[Path, typer.Argument(help="Run folder, or a Parquet file of findings.", show_default=False)]
+Json = Annotated[bool, typer.Option("--json", help="Print as JSON.")]
+
+
+def show(
+    run: Run,
+    id: Annotated[str | None, typer.Argument(help="One finding, in full.", show_default=False)] = None,
+    limit: Annotated[int, typer.Option(help="How many findings to list.")] = 10,
+    json: Json = False,
+) -> None:
+    """Show what a run found: the summary and the first findings, or one finding in full."""
+    from foible.cli.hunt import print_summary
+    from foible.findings import Findings
+    from foible.summary import summarise
+
+    findings = Findings.open(run)
+    if id is not None:
+        _show_one(findings, id, json)
+        return
+    rows = summarise(run)
+    listed = [_brief(findings, row) for row in findings.filter(outcome="found").head(limit)]
+    print_summary(rows, None, json=json, run=str(run), **({"findings": listed} if json else {}))
+    if not json:
+        from rich import box
+        from rich.console import Console
+        from rich.markup import escape
+        from rich.table import Table
+
+        table = Table("id", "truth", "suspect said", "peers said", "moves", "inferences", box=box.SIMPLE)
+        for brief in listed:
+            table.add_row(*(escape(str(value)) for value in brief.values()))
+        Console().print(table)
+
+
+def _brief(findings: Findings, row: dict[str, Any]) -> dict[str, Any]:
+    name = findings.name_of
+    return {
+        "id": row["id"],
+        "truth": name(row["truth"]),
+        "said": name(row["said"]),
+        "peers": name(row["consensus"]),
+        "moves": row["moves"],
+        "inferences": row["forwards"],
+    }
+
+
+def _show_one(findings: Findings, id: str, json: bool) -> None:
+    from rich import box
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.table import Table
+
+    row = findings.get(id)
+    plain = {key: value for key, value in row.items() if not isinstance(value, bytes)}
+    if json:
+        print(json_module.dumps(plain))
+        return
+    console = Console()
+    console.print(
+        f"{row['id']}: {row['outcome']} after {row['moves']} moves, {row['forwards']} inferences",
+        markup=False,
+    )
+    console.print(
+        f"from {row['origin_data']} ({row['origin_split']}) image {row['origin_index']}, "
+        f"class {findings.name_of(row['truth'])}",
+        markup=False,
+    )
+    for part, value in row["change"]:
+        console.print(f"  {part:>12} {value:+.2f}", markup=False)
+    table = Table("network", "before", "after", box=box.SIMPLE)
+    for name, before, after in zip(row["networks"], row["before"], row["after"], strict=True):
+        cells = [f"{findings.classes[max(range(len(p)), key=p.__getitem__)]} ({max(p):.3f})" for p in (before, after)]
+        table.add_row(escape(name), *(escape(cell) for cell in cells))
+    console.print(table)
+
+
+def report(
+    run: Run,
+    out: Annotated[
+        Path | None, typer.Option(help="HTML file [default: report.html in the run].", show_default=False)
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Write one self-contained HTML file: figures, gallery, confusion, and what the mistakes are made of."""
+    from foible.report import write_report
+
+    file = write_report(run, out)
+    print(json_module.dumps({"report": str(file)}) if json else f"Report: {file}")
+
+
+def replay(
+    run: Annotated[Path, typer.Argument(help="Run folder.", show_default=False)],
+    ids: Annotated[
+        list[str] | None, typer.Argument(help="Findings; without any, every row.", show_default=False)
+    ] = None,
+    basket: Annotated[
+        list[str] | None,
+        typer.Option(help="Judge with these networks instead of the ones that the run names.", show_default=False),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Write the one image replayed here, as PNG.", show_default=False)
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Compute findings again from their rows and judge them again. Exit code 1 where anything differs."""
+    from foible.basket import Basket
+    from foible.errors import UserError
+    from foible.images import encode_png
+    from foible.recipes.replay import replay as run_replay
+
+    if out is not None and len(ids or []) != 1:
+        raise UserError("--out writes one image: name one finding")
+    results = run_replay(run, ids or None, basket=Basket.open(basket) if basket else None)
+    if out is not None:
+        out.write_bytes(encode_png(results[0].image))
+    differ = [result for result in results if not result.holds]
+    largest = max((result.difference for result in results), default=0.0)
+    if json:
+        print(
+            json_module.dumps(
+                {"replayed": len(results), "differ": [r.id for r in differ], "largest_difference": largest}
+            )
+        )
+    else:
+        for result in differ[:20] or (results if len(results) <= 5 else []):
+            pixels = "same pixels" if result.same_image else "other pixels"
+            change = f"probabilities within {result.difference:.1e}"
+            print(f"{result.id}: stored as {result.stored}, now {result.now}; {pixels}; {change}")
+        print(
+            f"{len(results) - len(differ)} of {len(results)} rows replay: same pixels, same answers (within {largest:.1e})"
+        )
+    if differ:
+        raise typer.Exit(1)
+
+
+def export(
+    run: Run,
+    to: Annotated[str, typer.Option(help="folder (PNGs, one folder a class), parquet, or csv.")] = "folder",
+    out: Annotated[Path, typer.Option(help="Where to; must not exist yet.", show_default=False)] = Path("export"),
+    all: Annotated[bool, typer.Option("--all", help="Every trial, not only what was found.")] = False,
+    json: Json = False,
+) -> None:
+    """Hand findings to people and other tools. A folder export is a data set: `folder:PATH` reads it back."""
+    from foible.recipes.export import export as run_export
+
+    count = run_export(run, to, out, everything=all)
+    print(json_module.dumps({"written": count, "out": str(out)}) if json else f"{count} rows written to {out}")

@@ -1,0 +1,79 @@
+"""`foible train`: networks of the zoo, trained into a basket."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def train(
+    specs: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="SPEC...",
+            help="Networks: softmax, mlp:30, mlp:100-100,sigmoid, ae:400, conv, lenet, mlp4, cnn4, vit4, resnet:20.",
+            show_default=False,
+        ),
+    ],
+    out: Annotated[Path, typer.Option("--out", "-o", help="Folder for the basket.", show_default=False)],
+    data: Annotated[str, typer.Option(help="Data set (see `foible data`).")] = "digits",
+    seeds: Annotated[int, typer.Option(min=1, help="Networks of each SPEC; they train together as a fleet.")] = 1,
+    epochs: Annotated[int | None, typer.Option(min=1, help="Passes over the training images.")] = None,
+    target: Annotated[
+        float | None, typer.Option(help="Stop a network once its test accuracy is at least this, e.g. 0.98.")
+    ] = None,
+    batch: Annotated[int | None, typer.Option(min=1, help="Images in one step.")] = None,
+    rate: Annotated[float | None, typer.Option(help="Learning rate of Adam.")] = None,
+    weight_decay: Annotated[float, typer.Option(min=0, help="Above 0: AdamW with this decay.")] = 0.0,
+    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
+) -> None:
+    """Train classifiers of the zoo into a basket (an ensemble of named networks).
+
+    Networks of one SPEC train together as a fleet. Where epochs, batch or rate are not given, each kind of network
+    has its own default. Stopped or killed, the same command goes on where it was.
+
+    Examples:
+
+      foible train mlp:10 mlp:20 mlp:30 mlp:40 mlp:50 --data mnist --out basket
+
+      foible train lenet --seeds 5 --target 0.98 --data mnist --out lenets
+
+      foible train mlp:100-100,sigmoid softmax --data folder:photos --out mine
+    """
+    from foible.train import train as train_networks
+
+    entries = train_networks(
+        specs, data, seeds=seeds, out=out, epochs=epochs, batch=batch, rate=rate, weight_decay=weight_decay,
+        target=target, device=device, quiet=as_json,
+    )  # fmt: skip
+    rows = [
+        {
+            "name": entry.name,
+            "parameters": sum(weight.numel() for weight in entry.module.parameters()),
+            "epochs": entry.training["epochs"],
+            "stopped_because": entry.training["stopped_because"],
+            "train": entry.accuracy["train"],
+            "test": entry.accuracy["test"],
+        }
+        for entry in entries
+    ]
+    if as_json:
+        print(json.dumps({"basket": str(out), "networks": rows}, indent=1))
+        return
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.table import Table
+
+    table = Table("network", title=f"Basket {escape(str(out))}")
+    for column in ("parameters", "epochs", "train %", "test %"):
+        table.add_column(column, justify="right")
+    for row in rows:
+        table.add_row(
+            str(row["name"]), f"{row['parameters']:,}", f"{row['epochs']:g}",
+            f"{100 * row['train']:.1f}", f"{100 * row['test']:.1f}",
+        )  # fmt: skip
+    Console().print(table)

@@ -1,0 +1,142 @@
+"""The report in a real browser: inert names, no overflow on a phone, light, dark, filters and print."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fake_findings import CONFIG, HOSTILE, found_row, realistic, rows, save_run, table_of
+from numpy.random import default_rng
+
+from foible.findings import Findings
+from foible.report import write_report
+
+CHROMIUM = shutil.which("chromium")
+pytestmark = pytest.mark.skipif(CHROMIUM is None and not os.environ.get("CI"), reason="needs chromium")
+ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    from playwright.sync_api import sync_playwright
+
+    assert CHROMIUM is not None, "chromium is not installed, and in CI these tests must run"
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(scope="module")
+def reports(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """A usual report, one of hostile names, one of long names and many suspects, and an empty one."""
+    folder = tmp_path_factory.mktemp("reports")
+    networks = (HOSTILE, "peer \"'`&<>", "javascript:alert(1)")
+    texts = dict.fromkeys(("id", "origin_data", "origin_split", "versions"), HOSTILE)
+    nasty = rows(12, networks, change=[(HOSTILE, 2.0)], **texts)
+    classes = [HOSTILE, "</style>", "</title>", "<!--", '"', *"abcde"]
+    config = {**CONFIG, "space": HOSTILE, HOSTILE: HOSTILE}
+    long = tuple(f"network{'x' * 90}{n}" for n in range(10))
+    wide = [found_row(default_rng(n), name, long, 0, 10, least=8) for n, name in enumerate(long)]
+    tables = {
+        "usual": realistic(),
+        "hostile": Findings(table_of(nasty, classes, config)),
+        "long": Findings(table_of(wide, [f"class{'y' * 200}{n}" for n in range(40)])),
+        "empty": Findings(table_of([])),
+    }
+    titles = {"hostile": HOSTILE}
+    return {
+        name: write_report(save_run(found, folder / name, shards=1), title=titles.get(name))
+        for name, found in tables.items()
+    }
+
+
+class Visit:
+    """A page on show, with all that it tried to do."""
+
+    def __init__(self, browser: Any, file: Path, width: int = 1280, scheme: str = "light") -> None:
+        self.context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
+        self.page = self.context.new_page()
+        self.noise: list[str] = []
+        self.requests: list[str] = []
+        self.page.on("dialog", lambda dialog: (self.noise.append(f"dialog {dialog.message}"), dialog.dismiss()))
+        self.page.on("console", lambda message: self.noise.append(f"console {message.text}"))
+        self.page.on("pageerror", lambda error: self.noise.append(f"error {error}"))
+        self.page.on("request", lambda request: self.requests.append(request.url))
+        self.page.goto(file.as_uri())
+
+    def __enter__(self) -> Visit:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.context.close()
+
+
+@pytest.mark.parametrize("name", ["usual", "hostile", "long", "empty"])
+def test_page_is_inert_and_quiet(browser: Any, reports: dict[str, Path], name: str) -> None:
+    with Visit(browser, reports[name]) as visit:
+        visit.page.evaluate("scrollTo(0, document.body.scrollHeight)")
+        visit.page.screenshot()
+        assert visit.page.locator('img[src="x"], script, iframe, [onerror]').count() == 0
+        if name == "hostile":
+            assert visit.page.title() == HOSTILE
+            assert HOSTILE in visit.page.locator("h1").inner_text()
+        assert visit.noise == []
+        assert [url for url in visit.requests if not url.startswith("data:image/")] == [reports[name].as_uri()]
+
+
+def test_every_picture_can_be_drawn(browser: Any, reports: dict[str, Path]) -> None:
+    with Visit(browser, reports["usual"]) as visit:
+        count, drawn = visit.page.evaluate(
+            "async () => { const all = [...document.images]; await Promise.all(all.map(i => i.decode()));"
+            " return [all.length, all.filter(i => i.naturalWidth > 0).length] }"
+        )
+        assert count == drawn > 100
+
+
+@pytest.mark.parametrize("width", [360, 390, 768, 1280])
+@pytest.mark.parametrize("name", ["usual", "hostile", "long", "empty"])
+def test_no_sideways_scrolling(browser: Any, reports: dict[str, Path], name: str, width: int) -> None:
+    with Visit(browser, reports[name], width) as visit:
+        assert visit.page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
+def _background(visit: Visit) -> tuple[int, ...]:
+    colour = visit.page.evaluate("getComputedStyle(document.body).backgroundColor")
+    return tuple(int(part) for part in colour.removeprefix("rgb(").removesuffix(")").split(","))
+
+
+def test_light_and_dark(browser: Any, reports: dict[str, Path]) -> None:
+    with (
+        Visit(browser, reports["usual"], scheme="light") as light,
+        Visit(browser, reports["usual"], scheme="dark") as dark,
+    ):
+        assert min(_background(light)) > 240
+        assert max(_background(dark)) < 40
+        assert light.page.screenshot() != dark.page.screenshot()
+
+
+def test_filters_leave_what_was_asked_for(browser: Any, reports: dict[str, Path]) -> None:
+    found = realistic().filter(outcome="found")
+    shown = "[...document.querySelectorAll('.cards li')].filter(card => card.getClientRects().length).length"
+    with Visit(browser, reports["usual"]) as visit:
+        assert visit.page.evaluate(shown) == len(found)
+        visit.page.get_by_label("Suspect", exact=True).select_option("mlp-20")
+        assert visit.page.evaluate(shown) == len(found.filter(suspect="mlp-20"))
+        truth = found.filter(suspect="mlp-20")[0]["truth"]
+        visit.page.get_by_label("Right class").select_option(str(truth))
+        assert visit.page.evaluate(shown) == len(found.filter(suspect="mlp-20", truth=truth)) > 0
+
+
+def test_print_is_light_and_complete(browser: Any, reports: dict[str, Path]) -> None:
+    with Visit(browser, reports["usual"], scheme="dark") as visit:
+        visit.page.emulate_media(media="print", color_scheme="dark")
+        assert _background(visit) == (255, 255, 255)
+        assert not visit.page.locator("nav").is_visible()
+        assert not visit.page.locator(".filters").is_visible()
+        assert visit.page.evaluate("document.querySelector('details pre').getBoundingClientRect().height") > 50
+        assert visit.page.pdf(format="A4").startswith(b"%PDF")
