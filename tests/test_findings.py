@@ -37,7 +37,9 @@ def test_filter_by_value_and_by_list(findings: Findings) -> None:
 def test_concat_puts_runs_together_and_refuses_other_tasks(findings: Findings) -> None:
     both = Findings.concat([findings.filter(suspect="A"), findings.filter(suspect="B")])
     assert both.table.equals(findings.table)
-    other = Findings(findings.table.replace_schema_metadata({**findings.table.schema.metadata, b"foible.classes": b'["x"]'}))
+    other = Findings(
+        findings.table.replace_schema_metadata({**findings.table.schema.metadata, b"foible.classes": b'["x"]'})
+    )
     with pytest.raises(UserError, match="different tasks"):
         Findings.concat([findings, other])
 
@@ -79,7 +81,9 @@ def test_summary_counts_what_the_table_says(findings: Findings) -> None:
         assert rows[name]["found"] == len(found)
         assert rows[name]["moves"] == pytest.approx(sum(found.column("moves")) / len(found))
         assert rows[name]["inferences_spent"] == pytest.approx(sum(found.column("forwards")) / len(found))
-        assert rows[name]["inferences_as_the_paper_counts"] == pytest.approx(3 * sum(found.column("candidates")) / len(found))
+        assert rows[name]["inferences_as_the_paper_counts"] == pytest.approx(
+            3 * sum(found.column("candidates")) / len(found)
+        )
 
 
 def test_wilson_against_published_values() -> None:

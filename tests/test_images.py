@@ -15,7 +15,9 @@ from foible.images import decode_png, encode_png, settle, to_bytes, to_floats
 @given(st.integers(1, 40), st.integers(1, 40), st.sampled_from([1, 3]), st.integers(0, 2**31))
 @settings(max_examples=40, deadline=None)
 def test_png_keeps_every_pixel(height: int, width: int, channels: int, seed: int) -> None:
-    image = torch.randint(0, 256, (channels, height, width), dtype=torch.uint8, generator=torch.Generator().manual_seed(seed))
+    image = torch.randint(
+        0, 256, (channels, height, width), dtype=torch.uint8, generator=torch.Generator().manual_seed(seed)
+    )
     data = encode_png(image)
     assert torch.equal(decode_png(data), image)
     with Image.open(io.BytesIO(data)) as opened:  # and every other reader agrees

@@ -38,7 +38,14 @@ def test_every_coordinate_changes_the_draws(change: dict[str, int]) -> None:
 
 
 def test_no_two_lanes_steps_or_members_share_words() -> None:
-    drawn = words(0, torch.arange(64)[:, None, None], torch.arange(16)[:, None], member=torch.arange(8), stream="t", count=4)
+    drawn = words(
+        0,
+        torch.arange(64)[:, None, None],
+        torch.arange(16)[:, None],
+        member=torch.arange(8),
+        stream="t",
+        count=4,
+    )
     assert len(drawn.flatten(0, -2).unique(dim=0)) == 64 * 16 * 8
 
 

@@ -64,9 +64,7 @@ class _Count:
             time_said = f"about {duration(spent / self.done * (self.total - self.done))} left"
         else:
             time_said = ""
-        return "  ".join(
-            part for part in (f"{self.what}: {self.done}/{self.total}", time_said, self.note) if part
-        )
+        return "  ".join(part for part in (f"{self.what}: {self.done}/{self.total}", time_said, self.note) if part)
 
 
 class _Lines(_Count):
@@ -87,9 +85,7 @@ class _Lines(_Count):
 class _Notebook(_Count):
     """A bar in the cell's output, redrawn in place; needs no widgets."""
 
-    def __init__(
-        self, what: str, total: int, display: Callable[..., Any], clock: Clock = time.monotonic
-    ) -> None:
+    def __init__(self, what: str, total: int, display: Callable[..., Any], clock: Clock = time.monotonic) -> None:
         super().__init__(what, total, clock)
         self.handle = display(self.bundle(), raw=True, display_id=True)
 

@@ -55,7 +55,14 @@ def test_rows_hold_together(basket: Basket, data: Dataset) -> None:
         assert row["forwards"] >= row["candidates"] >= row["moves"]
         assert len(row["before"]) == len(row["after"]) == 3
         assert (row["film"] is not None) == (row["outcome"] == "found")
-        assert dict(row["change"]).keys() == {"rotation °", "stretch x %", "stretch y %", "shear %", "shift x px", "shift y px"}
+        assert dict(row["change"]).keys() == {
+            "rotation °",
+            "stretch x %",
+            "stretch y %",
+            "shear %",
+            "shift x px",
+            "shift y px",
+        }
         origin = data.images[row["origin_index"]]
         assert torch.equal(foible.images.decode_png(row["origin"]), origin)
 

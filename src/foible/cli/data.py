@@ -60,9 +60,7 @@ def data_list(context: typer.Context, json: Json = False) -> None:
     console.print("Your own data: " + "; ".join(escape(text) for text in FORMS.values()) + ".")
     home = data_folder()
     console.print(
-        f"FOIBLE_DATA is {escape(str(home))}."
-        if home
-        else "Set FOIBLE_DATA to a folder of data sets to use it first."
+        f"FOIBLE_DATA is {escape(str(home))}." if home else "Set FOIBLE_DATA to a folder of data sets to use it first."
     )
 
 

@@ -19,7 +19,7 @@ import typer
 # What `pip install foible` brings: a missing one is a broken installation.
 CORE = (
     "torch", "numpy", "scipy", "pillow", "pyarrow", "safetensors", "scikit-learn", "matplotlib",
-    "jinja2", "typer", "rich", "filelock", "platformdirs",
+    "jinja2", "typer", "rich", "filelock",
 )  # fmt: skip
 
 # module: what it is good for here, and how to get it. Nothing in the package needs these.

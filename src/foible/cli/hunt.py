@@ -26,17 +26,17 @@ def print_summary(rows: list[dict[str, Any]], report: Path | None, *, json: bool
 
     title = "What each network gets wrong that all its peers get right"
     table = Table(title=title, title_justify="left", box=box.SIMPLE)
-    for name in ("suspect", "trials", "found", "success", "95 %", "moves", "inferences", "paper's count"):
+    for name in ("suspect", "trials", "found", "success", "95 %", "moves", "inferences", "paper"):
         table.add_column(name, justify="left" if name == "suspect" else "right", no_wrap=True)
     for row in rows:
         table.add_row(
             escape(row["suspect"]), f"{row['trials']:,}", f"{row['found']:,}", f"{100 * (row['success'] or 0):.1f} %",
-            f"{100 * row['low']:.0f}–{100 * row['high']:.0f}", _mean(row["moves"], 1), _mean(row["inferences_spent"], 0),
-            _mean(row["inferences_as_the_paper_counts"], 0),
+            f"{100 * row['low']:.0f}–{100 * row['high']:.0f}", _mean(row["moves"], 1),
+            _mean(row["inferences_spent"], 0), _mean(row["inferences_as_the_paper_counts"], 0),
         )  # fmt: skip
     console = Console()
     console.print(table)
-    note = "Means over successful trials: accepted moves; inferences spent; every candidate through every network."
+    note = "Means over successful trials: accepted moves, inferences spent, and inferences as the paper counts them."
     console.print(note, style="dim")
     invalid = sum(row["invalid"] for row in rows)
     if invalid:
@@ -65,7 +65,7 @@ def hunt(
     ] = [],  # noqa: B006 (typer reads it, nobody changes it)
     data: Annotated[str, typer.Option(help="Data set: digits, mnist, folder:PATH, … (see `foible data`).")] = "digits",
     out: Annotated[Path, typer.Option(help="Run folder; an unfinished run there is resumed.")] = Path("runs/hunt"),
-    workers: Annotated[int | None, typer.Option(help="Processes [default: one a core].", show_default=False)] = None,
+    workers: Annotated[int | None, typer.Option(help="Processes (default: one a core).", show_default=False)] = None,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
     json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
     **settings: Any,

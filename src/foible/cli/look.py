@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json as json_module
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 if TYPE_CHECKING:
+    from rich.text import Text
+
     from foible.findings import Findings
 
 Run = Annotated[Path, typer.Argument(help="Run folder, or a Parquet file of findings.", show_default=False)]
@@ -18,7 +21,7 @@ Json = Annotated[bool, typer.Option("--json", help="Print as JSON.")]
 def show(
     run: Run,
     id: Annotated[str | None, typer.Argument(help="One finding, in full.", show_default=False)] = None,
-    limit: Annotated[int, typer.Option(help="How many findings to list.")] = 10,
+    limit: Annotated[int, typer.Option(min=0, help="How many findings to list.")] = 10,
     json: Json = False,
 ) -> None:
     """Show what a run found: the summary and the first findings, or one finding in full."""
@@ -36,13 +39,30 @@ def show(
     if not json:
         from rich import box
         from rich.console import Console
-        from rich.markup import escape
         from rich.table import Table
 
         table = Table("id", "truth", "suspect said", "peers said", "moves", "inferences", box=box.SIMPLE)
         for brief in listed:
-            table.add_row(*(escape(str(value)) for value in brief.values()))
+            table.add_row(*(_plain(value) for value in brief.values()))
         Console().print(table)
+
+
+def _plain(value: object) -> Text:
+    """A name as it is: no markup, no emoji, and control characters shown, not obeyed."""
+    from rich.text import Text
+
+    from foible.data.dataset import shown
+
+    return Text(shown(value))
+
+
+def _strict(value: Any) -> Any:
+    """For JSON, which has no NaN and no infinity."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {key: _strict(one) for key, one in value.items()}
+    return [_strict(one) for one in value] if isinstance(value, list | tuple) else value
 
 
 def _brief(findings: Findings, row: dict[str, Any]) -> dict[str, Any]:
@@ -60,37 +80,30 @@ def _brief(findings: Findings, row: dict[str, Any]) -> dict[str, Any]:
 def _show_one(findings: Findings, id: str, json: bool) -> None:
     from rich import box
     from rich.console import Console
-    from rich.markup import escape
     from rich.table import Table
 
     row = findings.get(id)
     plain = {key: value for key, value in row.items() if not isinstance(value, bytes)}
     if json:
-        print(json_module.dumps(plain))
+        print(json_module.dumps(_strict(plain)))
         return
     console = Console()
-    console.print(
-        f"{row['id']}: {row['outcome']} after {row['moves']} moves, {row['forwards']} inferences",
-        markup=False,
-    )
-    console.print(
-        f"from {row['origin_data']} ({row['origin_split']}) image {row['origin_index']}, "
-        f"class {findings.name_of(row['truth'])}",
-        markup=False,
-    )
-    for part, value in row["change"]:
-        console.print(f"  {part:>12} {value:+.2f}", markup=False)
+    console.print(_plain(f"{row['id']}: {row['outcome']} after {row['moves']} moves, {row['forwards']} inferences"))
+    where = f"{row['origin_data']} ({row['origin_split']}) image {row['origin_index']}"
+    console.print(_plain(f"from {where}, class {findings.name_of(row['truth'])}"))
+    for part, value in row["change"] or []:
+        console.print(_plain(f"  {part:>12} {value:+.2f}"))
     table = Table("network", "before", "after", box=box.SIMPLE)
     for name, before, after in zip(row["networks"], row["before"], row["after"], strict=True):
         cells = [f"{findings.classes[max(range(len(p)), key=p.__getitem__)]} ({max(p):.3f})" for p in (before, after)]
-        table.add_row(escape(name), *(escape(cell) for cell in cells))
+        table.add_row(_plain(name), *(_plain(cell) for cell in cells))
     console.print(table)
 
 
 def report(
     run: Run,
     out: Annotated[
-        Path | None, typer.Option(help="HTML file [default: report.html in the run].", show_default=False)
+        Path | None, typer.Option(help="HTML file (default: report.html in the run).", show_default=False)
     ] = None,
     json: Json = False,
 ) -> None:
@@ -117,31 +130,38 @@ def replay(
 ) -> None:
     """Compute findings again from their rows and judge them again. Exit code 1 where anything differs."""
     from foible.basket import Basket
+    from foible.data.dataset import shown
     from foible.errors import UserError
-    from foible.images import encode_png
+    from foible.findings import Findings
+    from foible.images import decode_png, encode_png
     from foible.recipes.replay import replay as run_replay
+    from foible.runs.folder import write_atomically
 
     if out is not None and len(ids or []) != 1:
         raise UserError("--out writes one image: name one finding")
-    results = run_replay(run, ids or None, basket=Basket.open(basket) if basket else None)
+    opened = None
+    if basket:
+        findings = Findings.open(run)
+        channels, height, width = decode_png(findings[0]["image"]).shape
+        opened = Basket.open(basket, classes=findings.classes, shape=(channels, height, width))
+    results = run_replay(run, ids or None, basket=opened)
     if out is not None:
-        out.write_bytes(encode_png(results[0].image))
+        write_atomically(out, encode_png(results[0].image))
     differ = [result for result in results if not result.holds]
     largest = max((result.difference for result in results), default=0.0)
     if json:
         print(
             json_module.dumps(
-                {"replayed": len(results), "differ": [r.id for r in differ], "largest_difference": largest}
+                _strict({"replayed": len(results), "differ": [r.id for r in differ], "largest_difference": largest})
             )
         )
     else:
         for result in differ[:20] or (results if len(results) <= 5 else []):
             pixels = "same pixels" if result.same_image else "other pixels"
             change = f"probabilities within {result.difference:.1e}"
-            print(f"{result.id}: stored as {result.stored}, now {result.now}; {pixels}; {change}")
-        print(
-            f"{len(results) - len(differ)} of {len(results)} rows replay: same pixels, same answers (within {largest:.1e})"
-        )
+            print(f"{shown(result.id)}: stored as {result.stored}, now {result.now}; {pixels}; {change}")
+        well = len(results) - len(differ)
+        print(f"{well} of {len(results)} rows replay: same pixels, same answers (within {largest:.1e})")
     if differ:
         raise typer.Exit(1)
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-
-from platformdirs import user_cache_dir
 
 from foible.data.dataset import shown
 from foible.errors import UserError
@@ -20,7 +19,14 @@ def data_folder() -> Path | None:
 
 
 def cache_folder() -> Path:
-    return Path(user_cache_dir("foible", appauthor=False))
+    """The user's cache folder, by the custom of each system."""
+    if sys.platform == "win32":
+        home = os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local"
+    elif sys.platform == "darwin":
+        home = Path.home() / "Library" / "Caches"
+    else:
+        home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(home) / "foible"
 
 
 def roots() -> list[Path]:

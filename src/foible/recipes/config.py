@@ -26,14 +26,14 @@ class HuntConfig:
     space: str = _help("affine", "Where to search: a name with options (affine?degrees=5), or FILE.py:NAME.")
     objective: str = _help("dissent", "What counts as found: a name with options, or FILE.py:NAME.")
     search: str = _help("hill-climb", "How to search: a name with options (hill-climb?patience=250), or FILE.py:NAME.")
-    peer_confidence: float | None = _help(None, "Least probability that every peer must give the class [default: 0].")
-    suspect_confidence: float | None = _help(None, "Least probability of the suspect's wrong answer [default: 0].")
-    patience: int | None = _help(None, "Candidates in a row without improvement before a trial ends [default: 250].")
-    budget: int | None = _help(None, "Most inferences for one trial, over all networks [default: no limit].")
+    peer_confidence: float | None = _help(None, "Least probability that every peer must give the class (default: 0).")
+    suspect_confidence: float | None = _help(None, "Least probability of the suspect's wrong answer (default: 0).")
+    patience: int | None = _help(None, "Candidates in a row without improvement before a trial ends (default: 250).")
+    budget: int | None = _help(None, "Most inferences for one trial, over all networks (default: no limit).")
     precision: str = _help(
         "float32", "float32, or bf16 to search faster on a GPU; findings are always judged in float32."
     )
-    unit: int | None = _help(None, "Trials in one unit of work, which is one shard on disk [default: by image size].")
+    unit: int | None = _help(None, "Trials in one unit of work, which is one shard on disk (default: by image size).")
 
     def __post_init__(self) -> None:
         if isinstance(self.suspect, str):

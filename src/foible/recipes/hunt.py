@@ -97,7 +97,8 @@ def hunt(
 ) -> Findings:
     """Hunt with each suspect in turn; findings in memory, or with `out` in a run folder that can be resumed.
 
-    basket: a `Basket`, a folder that `foible train` wrote, or a list of `[NAME=]SPEC`. data: a data spec such as "mnist", or a `Dataset`.
+    basket: a `Basket`, a folder that `foible train` wrote, or a list of `[NAME=]SPEC`.
+    data: a data spec such as "mnist", or a `Dataset`.
     workers: processes (default: one a core on a CPU, where basket and data can be opened by each).
     options: the fields of `HuntConfig`: suspect, trials, seed, split, space, objective, search, peer_confidence, …
         `space`, `objective` and `search` may also be objects and functions.
@@ -123,9 +124,10 @@ def hunt(
     apart = basket.source is not None and isinstance(data, str) and named  # can another process make all of it?
     with folder.lock():
         where = {
-            "basket": [_absolute(s) for s in basket.source or []],
+            "basket": [_absolute(spec) for spec in basket.source or []],
+            "data": _absolute(data_set.name),
             "device": basket.device.type,
-            "data": data_set.name,
+            **{name: _absolute(getattr(config, name)) for name in _TABLES},
         }
         folder.begin(settings, where, len(hunter.units))
         missing = folder.missing(len(hunter.units))
@@ -186,7 +188,7 @@ def open_hunter(
         basket,
         _by_name(data, basket.classes),
         none if eligible is None else eligible,
-        **_things(settings),
+        **_things(where),
         settings=settings,
     )
 
@@ -207,7 +209,7 @@ def _config(options: dict[str, Any]) -> tuple[HuntConfig, dict[str, Any]]:
             objects[name] = given
             options[name] = specs.spec_of(given, table) or f"object:{getattr(given, '__name__', type(given).__name__)}"
     config = HuntConfig(**options)
-    sugar = {
+    sugar: dict[str, dict[str, Any]] = {
         "objective": {
             "peer_confidence": config.peer_confidence,
             "suspect_confidence": config.suspect_confidence,
@@ -225,30 +227,33 @@ def _config(options: dict[str, Any]) -> tuple[HuntConfig, dict[str, Any]]:
     return config, _things(dataclasses.asdict(config), objects)
 
 
-def _things(settings: dict[str, Any], objects: dict[str, Any] | None = None) -> dict[str, Any]:
+def _things(named: dict[str, Any], objects: dict[str, Any] | None = None) -> dict[str, Any]:
     """Space, objective and search: from their specs, but for those given as objects."""
     made = dict(objects or {})
     for name, table in _TABLES.items():
         if name not in made:
-            if settings[name].startswith("object:"):
+            if named[name].startswith("object:"):
                 raise UserError(
-                    f"the {name} of this run was an object in memory ({settings[name][7:]}): it cannot be made again"
+                    f"the {name} of this run was an object in memory ({named[name][7:]}): it cannot be made again"
                 )
-            made[name] = specs.resolve(settings[name], table, name)
+            made[name] = specs.resolve(named[name], table, name)
     return made
 
 
 def _absolute(spec: str) -> str:
-    """A spec that can be opened from any working folder."""
+    """A spec that can be opened from any working folder: a basket folder, FILE.py:NAME, folder:PATH."""
     head, question, tail = spec.partition("?")
     name, equals, rest = head.partition("=")
     named, path = (f"{name}=", rest) if equals else ("", head)
+    kind, colon, place = path.partition(":")
     if Path(path).is_dir():
-        return named + str(Path(path).resolve()) + question + tail
-    if ".py:" in path:
+        path = str(Path(path).resolve())
+    elif ".py:" in path:
         file, _, thing = path.rpartition(":")
-        return f"{named}{Path(file).resolve()}:{thing}{question}{tail}"
-    return spec
+        path = f"{Path(file).resolve()}:{thing}"
+    elif colon and Path(place).exists():
+        path = f"{kind}:{Path(place).resolve()}"
+    return named + path + question + tail
 
 
 def shape_of(data: Dataset) -> tuple[int, int, int]:
@@ -297,7 +302,7 @@ def _eligible(basket: Basket, data: Dataset, quiet: bool) -> Tensor:
 def _settings(config: HuntConfig, basket: Basket, data: Dataset) -> dict[str, Any]:
     """Everything that the findings depend on, as JSON values; its hash names the run."""
     pixels = data.images[0].numel()
-    unit = config.unit or max(16, min(2000, 4_000_000 // pixels, math.ceil(config.trials / 2)))
+    unit = config.unit or max(16, min(4000, 4_000_000 // pixels, math.ceil(config.trials / 2)))
     settings = {
         "recipe": "hunt",
         "data": data.name,
@@ -314,7 +319,9 @@ def _settings(config: HuntConfig, basket: Basket, data: Dataset) -> dict[str, An
     }
     for name in _TABLES:
         spec = getattr(config, name)
-        settings[name] = _absolute(spec)
-        if specs.parse(spec).is_file:
-            settings[f"{name}_sha256"] = hashlib.sha256(Path(specs.parse(spec).name).read_bytes()).hexdigest()
+        settings[name] = spec
+        if specs.parse(spec).is_file:  # its name and content; where it lies is not a setting
+            file = Path(specs.parse(spec).name)
+            settings[name] = spec.replace(specs.parse(spec).name, file.name, 1)
+            settings[f"{name}_sha256"] = hashlib.sha256(file.read_bytes()).hexdigest()
     return settings

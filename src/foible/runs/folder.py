@@ -12,7 +12,7 @@ import json
 import os
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -37,13 +37,22 @@ def write_atomically(file: Path, data: bytes) -> None:
             handle.flush()
             os.fsync(handle.fileno())
         beside.replace(file)
-    except OSError as error:
-        beside.unlink(missing_ok=True)
-        free = shutil.disk_usage(file.parent).free // 2**20
+    except BaseException as error:
+        with suppress(OSError):
+            beside.unlink()
+        if not isinstance(error, OSError):
+            raise
         raise UserError(
-            f"cannot write {file}: {error.strerror or error} ({free} MiB free there): make room and run the same "
+            f"cannot write {file}: {error.strerror or error} ({_free(file.parent)}): make room and run the same "
             "command again; what was finished before is safe and will not be done twice"
         ) from error
+
+
+def _free(folder: Path) -> str:
+    try:
+        return f"{shutil.disk_usage(folder).free // 2**20} MiB free there"
+    except OSError:
+        return "its folder is gone"
 
 
 class RunFolder:
@@ -56,10 +65,13 @@ class RunFolder:
     def config(self) -> dict[str, Any]:
         file = self.path / "config.json"
         try:
-            return dict(json.loads(file.read_text(encoding="utf-8")))
-        except FileNotFoundError:
+            config = json.loads(file.read_text(encoding="utf-8"))
+            if not isinstance(config, dict) or not all(isinstance(config.get(k), dict) for k in ("settings", "where")):
+                raise ValueError("no settings in it")
+            return config
+        except (FileNotFoundError, NotADirectoryError):
             raise UserError(f"{str(self.path)!r} is not a run: it has no config.json") from None
-        except ValueError as error:
+        except (OSError, ValueError) as error:
             raise UserError(f"{file} is damaged ({error}): give another --out, or restore it") from error
 
     @contextmanager
@@ -90,22 +102,31 @@ class RunFolder:
         if file.exists():
             old = self.config
             if old.get("hash") != settings_hash(settings):
+                differ = _differences(old["settings"], settings)
                 raise UserError(
-                    f"the run {str(self.path)!r} was made with other settings ({_differences(old['settings'], settings)}): "
+                    f"the run {str(self.path)!r} was made with other settings ({differ}): "
                     "give another --out, or the old settings to go on with it"
                 )
-            resumed = True
+            resumed, same_place = True, old["where"] == where
         else:
-            if any(entry.name != "run.lock" for entry in self.path.iterdir()):
+            ours = ("run.lock", ".config.json.")
+            if any(not entry.name.startswith(ours) for entry in self.path.iterdir()):
                 raise UserError(f"the folder {str(self.path)!r} is not empty and not a run: give another --out")
+            resumed = same_place = False
+        if not same_place:
             content = {"hash": settings_hash(settings), "settings": settings, "where": where, "units": units}
             write_atomically(file, json.dumps(content, indent=1, ensure_ascii=False).encode())
-            resumed = False
         for name in ("shards", "timings"):
             self._make(self.path / name)
-            for left in (self.path / name).glob(".*.tmp"):  # of a process that was killed
-                left.unlink(missing_ok=True)
+        self.sweep()
         return resumed
+
+    def sweep(self) -> None:
+        """Clear away what killed processes were writing; only while nobody writes."""
+        for name in ("", "shards", "timings"):
+            for left in (self.path / name).glob(".*.tmp"):
+                with suppress(OSError):
+                    left.unlink()
 
     def shard(self, unit: int) -> Path:
         return self.path / "shards" / f"unit-{unit:06d}.parquet"

@@ -62,15 +62,14 @@ def run_units(
     tasks, news = context.Queue(), context.Queue()
     for unit in units:
         tasks.put(unit)
-    with _main_hidden():
-        processes = [
-            context.Process(target=_worker, args=(prepare, folder.path, tasks, news), daemon=True)
-            for _ in range(min(workers, len(units)))
-        ]
-        for process in processes:
-            tasks.put(None)
-            process.start()
+    processes: list[Any] = []
     try:
+        with _main_hidden(), _ctrl_c_held():
+            for _ in range(min(workers, len(units))):
+                tasks.put(None)
+                process = context.Process(target=_worker, args=(prepare, folder.path, tasks, news), daemon=True)
+                process.start()
+                processes.append(process)
         _listen(processes, news, len(units), tick)
     except KeyboardInterrupt:
         raise Interrupted(
@@ -83,6 +82,8 @@ def run_units(
             process.join(0.5)
             if process.is_alive():
                 process.kill()
+                process.join(0.5)
+        folder.sweep()
         for channel in (tasks, news):
             channel.cancel_join_thread()
             channel.close()
@@ -93,8 +94,9 @@ def _listen(processes: list[Any], news: Any, left: int, tick: Tick) -> None:
         try:
             kind, value = news.get(timeout=0.2)
         except queue.Empty:
-            dead = [process.exitcode for process in processes if process.exitcode not in (None, 0)]
-            if dead:
+            codes = [process.exitcode for process in processes]
+            dead = [code for code in codes if code not in (None, 0)] or (codes if None not in codes else [])
+            if dead and news.empty():  # the last words of a worker may arrive after its end is known
                 raise FoibleError(
                     f"a worker process died (exit code {dead[0]}), perhaps for want of memory: try fewer --workers or "
                     "a smaller --unit; finished units are safe, and the same command goes on from there"
@@ -131,6 +133,18 @@ def _die_with_parent() -> None:
     if parent is not None:
         parent.join()
         os._exit(1)
+
+
+@contextmanager
+def _ctrl_c_held() -> Iterator[None]:
+    """Workers begin deaf to Ctrl-C, which a terminal sends to all processes; here it is heard at the end."""
+    block = getattr(signal, "pthread_sigmask", None)  # not on Windows
+    before = block(signal.SIG_BLOCK, {signal.SIGINT}) if block else None
+    try:
+        yield
+    finally:
+        if block:
+            block(signal.SIG_SETMASK, before)
 
 
 @contextmanager

@@ -34,11 +34,11 @@ class Accepted:
 
     @classmethod
     def gather(cls, events: list[tuple[Tensor, ...]], draws: int, networks: int) -> Accepted:
-        if not events:
-            none = torch.empty(0, dtype=torch.int64)
-            return cls(none, none, torch.empty(0, draws), torch.empty(0, networks))
+        """From what was accepted step by step: (row, step, draws, trace) each, of any number of rows."""
+        none = torch.empty(0, dtype=torch.int64)
+        events = events or [(none, none, torch.empty(0, draws), torch.empty(0, networks))]
         row, step, drawn, trace = (torch.cat(parts).cpu() for parts in zip(*events, strict=True))
-        order = torch.argsort(row * (int(step.max()) + 1) + step)
+        order = torch.argsort((row << 32) + step)
         return cls(row[order], step[order], drawn[order], trace[order])
 
 

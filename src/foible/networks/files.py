@@ -1,0 +1,243 @@
+"""A basket on disk: `basket.json` and one safetensors file for each network. Nothing that is loaded is code."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load as parse_safetensors
+from safetensors.torch import save as to_safetensors
+from torch import Tensor, nn
+
+from foible.errors import FoibleError, UserError
+from foible.networks import zoo
+from foible.networks.preprocess import Preprocess
+
+SCHEMA_VERSION = 1
+FILE = "basket.json"
+
+
+@dataclass(frozen=True, eq=False)
+class Entry:
+    """One network of a basket folder. `shape` is that of the images, (channels, height, width)."""
+
+    name: str
+    module: nn.Module
+    preprocess: Preprocess
+    classes: tuple[str, ...] | None
+    shape: tuple[int, int, int] | None
+    spec: str
+    sha256: str = ""
+    accuracy: dict[str, float] = field(default_factory=dict)
+    seed: int = 0
+    training: dict[str, Any] = field(default_factory=dict)
+
+
+def write_atomically(path: Path, data: bytes) -> None:
+    """The file holds all of `data` or what it held before, whatever happens in between."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        with temporary.open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        raise FoibleError(
+            f"could not write {path}: {error.strerror or error}; what was there before is intact, "
+            "make room or choose another folder and run the same command again"
+        ) from error
+
+
+def save_basket(folder: str | Path, entries: Sequence[Entry], config: Mapping[str, Any] | None = None) -> list[Entry]:
+    """Write the networks and, last of all, `basket.json`; the entries come back with their SHA-256.
+
+    `config` is kept beside them: how the basket was made, for whoever wants to make it again.
+    """
+    folder = Path(folder)
+    first = _one_task(entries)
+    for entry in entries:
+        if not _is_plain(entry.name):
+            raise UserError(f"a network is called {entry.name!r}: its name must also be a plain file name")
+    for path in (folder, *folder.parents):
+        if path.exists() and not path.is_dir():
+            raise UserError(f"{path} is a file: give a folder for the basket")
+    folder.mkdir(parents=True, exist_ok=True)
+    saved = []
+    for entry in entries:
+        state = {key: value.detach().cpu().contiguous() for key, value in entry.module.state_dict().items()}
+        data = to_safetensors(state)
+        write_atomically(folder / f"{entry.name}.safetensors", data)
+        saved.append(replace(entry, sha256=hashlib.sha256(data).hexdigest()))
+    record = {
+        "schema_version": SCHEMA_VERSION,
+        "classes": list(first.classes or ()),
+        "shape": list(first.shape or ()),
+        "networks": [_to_json(entry) for entry in saved],
+    }
+    if config is not None:
+        record["config"] = dict(config)
+    write_atomically(folder / FILE, (json.dumps(record, indent=1, ensure_ascii=False) + "\n").encode())
+    return saved
+
+
+def load_folder(folder: str | Path) -> list[Entry]:
+    """The networks of a basket folder, in eval mode on the CPU, each checked against its SHA-256."""
+    folder = Path(folder)
+    record = read_record(folder)
+    where = folder / FILE
+    classes = record.get("classes")
+    if not isinstance(classes, list) or not all(isinstance(name, str) for name in classes) or len(classes) < 2:
+        raise UserError(f"{where}: classes must be a list of at least 2 names")
+    if len(set(classes)) != len(classes):
+        raise UserError(f"{where}: two classes have the same name: labels could not be told apart")
+    shape = record.get("shape")
+    if not isinstance(shape, list) or len(shape) != 3 or not all(type(n) is int and 0 < n < 2**16 for n in shape):
+        raise UserError(f"{where}: shape is {shape!r}: expected [channels, height, width]")
+    networks = record.get("networks")
+    if not isinstance(networks, list) or not networks:
+        raise UserError(f"{where} lists no networks")
+    size = (shape[0], shape[1], shape[2])
+    entries = [_from_json(one, folder, tuple(classes), size) for one in networks]
+    _one_task(entries)
+    return entries
+
+
+def read_record(folder: Path) -> dict[str, Any]:
+    """`basket.json` as it is, with a version that we know."""
+    where = folder / FILE
+    try:
+        record = json.loads(where.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise UserError(
+            f"{folder} is not a basket: it has no {FILE}; make one with `foible train SPEC… --out FOLDER`"
+        ) from None
+    except (OSError, UnicodeDecodeError, ValueError, RecursionError) as error:
+        raise UserError(f"{where} cannot be read ({error}): it is damaged or not ours; train again") from error
+    if not isinstance(record, dict):
+        raise UserError(f"{where} holds {type(record).__name__}, expected an object")
+    version = record.get("schema_version")
+    if version != SCHEMA_VERSION:
+        raise UserError(
+            f"{where} has schema_version {version!r}, this foible reads {SCHEMA_VERSION}: "
+            "use the foible that wrote it, or train again"
+        )
+    return record
+
+
+def load_weights(module: nn.Module, file: str | Path, sha256: str | None = None) -> str:
+    """Put the tensors of a safetensors file into `module` and return the file's SHA-256.
+
+    The module may be on the meta device; the weights are checked against it before anything is allocated.
+    """
+    file = Path(file)
+    try:
+        data = file.read_bytes()
+    except OSError as error:
+        raise UserError(f"cannot read the weights {file}: {error.strerror or error}") from error
+    if data.startswith(b"PK\x03\x04") or re.match(rb"\x80[\x00-\x05]", data):
+        raise UserError(
+            f"{file} is a pickle (a .pt or .pth file): loading one can run any program hidden in it, so foible does "
+            "not. Where you trust it, convert it yourself: "
+            "safetensors.torch.save_file(torch.load(FILE, weights_only=True), 'weights.safetensors')"
+        )
+    digest = hashlib.sha256(data).hexdigest()
+    if sha256 is not None and digest != sha256:
+        raise UserError(
+            f"{file} is not the file that was saved: its SHA-256 is {digest[:12]}…, {FILE} says {sha256[:12]}…; "
+            "copy the folder again or train again"
+        )
+    try:
+        state = parse_safetensors(data)
+    except (SafetensorError, ValueError, KeyError, TypeError) as error:
+        raise UserError(f"{file} is not a safetensors file, or it is cut short ({error})") from error
+    _fit(module, state, file)
+    return digest
+
+
+def _fit(module: nn.Module, state: dict[str, Tensor], file: Path) -> None:
+    expected = module.state_dict()
+    for kind, keys in (("lacks", expected.keys() - state.keys()), ("has unexpected", state.keys() - expected.keys())):
+        if keys:
+            raise UserError(f"{file} {kind} {', '.join(sorted(keys)[:5])}: the weights are of another architecture")
+    for key, wanted in expected.items():
+        value = state[key]
+        if value.shape != wanted.shape:
+            raise UserError(
+                f"{file}: {key} has shape {tuple(value.shape)}, the network has {tuple(wanted.shape)}: "
+                "the weights are of another architecture, image size or number of classes"
+            )
+        if value.is_floating_point() != wanted.is_floating_point():
+            raise UserError(f"{file}: {key} is {value.dtype}, the network has {wanted.dtype}")
+        state[key] = value.to(device="cpu" if wanted.is_meta else wanted.device, dtype=wanted.dtype)
+    module.load_state_dict(state, assign=True)
+
+
+def _is_plain(file: str) -> bool:
+    """A name inside one folder: no path, no drive, no control characters."""
+    return re.fullmatch(r"[^\x00-\x1f/\\:]+", file) is not None and file not in (".", "..")
+
+
+def _to_json(entry: Entry) -> dict[str, Any]:
+    return {
+        "name": entry.name,
+        "spec": entry.spec,
+        "seed": entry.seed,
+        "file": f"{entry.name}.safetensors",
+        "sha256": entry.sha256,
+        "preprocess": entry.preprocess.to_json(),
+        "training": entry.training,
+        "accuracy": entry.accuracy,
+    }
+
+
+def _from_json(record: Any, folder: Path, classes: tuple[str, ...], shape: tuple[int, int, int]) -> Entry:
+    where = folder / FILE
+    if not isinstance(record, dict):
+        raise UserError(f"{where}: a network is {record!r}, expected an object")
+    texts = {key: record.get(key) for key in ("name", "spec", "file", "sha256")}
+    for key, value in texts.items():
+        if not isinstance(value, str) or not value:
+            raise UserError(f"{where}: {key} of network {record.get('name')!r} is {value!r}, expected text")
+    name, spec, file, sha256 = (str(value) for value in texts.values())
+    if not _is_plain(file):
+        raise UserError(f"{where}: file {file!r} of network {name!r} is not a plain file name in that folder")
+    seed, accuracy, training = record.get("seed", 0), record.get("accuracy", {}), record.get("training", {})
+    if type(seed) is not int or not isinstance(accuracy, dict) or not isinstance(training, dict):
+        raise UserError(f"{where}: seed, accuracy or training of network {name!r} has the wrong type")
+    if not all(isinstance(value, int | float) for value in accuracy.values()):
+        raise UserError(f"{where}: accuracy of network {name!r} is {accuracy!r}, expected numbers")
+    with torch.device("meta"):  # allocates nothing and draws nothing
+        module = zoo.build(spec, shape, len(classes))
+    load_weights(module, folder / file, sha256)
+    preprocess = Preprocess.from_json(record.get("preprocess", {}))
+    if len(preprocess.mean) not in (0, shape[0]):
+        raise UserError(
+            f"{where}: preprocess of network {name!r} has {len(preprocess.mean)} means for {shape[0]} channels"
+        )
+    return Entry(name, module.eval(), preprocess, classes, shape, spec, sha256, accuracy, seed, training)
+
+
+def _one_task(entries: Sequence[Entry]) -> Entry:
+    """The first entry, once all are known to share classes and shape, and to differ in name."""
+    if not entries:
+        raise UserError("a basket needs at least one network")
+    names = [entry.name for entry in entries]
+    for name in names:
+        if names.count(name) > 1:
+            raise UserError(f"two networks are called {name!r}: names in a basket must differ")
+    for entry in entries:
+        if entry.classes is None or entry.shape is None:
+            raise UserError(f"network {entry.name!r} has no classes or no image shape: a basket folder records both")
+        if (entry.classes, entry.shape) != (entries[0].classes, entries[0].shape):
+            raise UserError(f"network {entry.name!r} has other classes or another image shape than {names[0]!r}")
+    return entries[0]

@@ -1,0 +1,88 @@
+"""The folder that a basket is trained into: whose it is, what was asked, and whether it is done."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import filelock
+
+from foible.data import Dataset
+from foible.errors import FoibleError, UserError
+from foible.networks import files
+
+TRAINING = ".training"  # holds config.json and one checkpoint for each fleet; gone when the basket is done
+
+
+def fingerprint(data: Dataset) -> str:
+    """SHA-256 of a split's images, labels and class names."""
+    digest = hashlib.sha256(json.dumps([list(data.images.shape), list(data.classes)]).encode())
+    digest.update(data.images.numpy(force=True).tobytes())
+    digest.update(data.labels.numpy(force=True).tobytes())
+    return digest.hexdigest()
+
+
+def is_finished(folder: Path, record: Mapping[str, Any]) -> bool:
+    """Whether `folder` holds a basket made with the settings in `record`; one of other settings is an error."""
+    if not (folder / files.FILE).exists():
+        return False
+    made_with = files.read_record(folder).get("config")
+    if not isinstance(made_with, dict):
+        raise UserError(f"{folder} holds a basket that was not made by `foible train`: give another --out")
+    _agree(folder, "a finished basket", made_with, record)
+    return True
+
+
+def claim(folder: Path, names: Sequence[str], record: Mapping[str, Any]) -> None:
+    """Begin in `folder`, or go on with the same settings."""
+    where = folder / TRAINING / "config.json"
+    if where.exists():
+        try:
+            made_with = json.loads(where.read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise UserError(f"{where} cannot be read ({error}): delete {where.parent} and train again") from error
+        _agree(folder, "unfinished training", made_with, record)
+        return
+    for name in names:
+        if (folder / f"{name}.safetensors").exists():
+            raise UserError(f"{folder} already has a {name}.safetensors that is part of no basket: give another --out")
+    where.parent.mkdir(parents=True, exist_ok=True)
+    files.write_atomically(where, json.dumps(record, indent=1).encode())
+
+
+@contextmanager
+def only_here(folder: Path) -> Iterator[None]:
+    """Hold `folder` for this process; a second process gets an error at once."""
+    for path in (folder, *folder.parents):
+        if path.exists() and not path.is_dir():
+            raise UserError(f"{path} is a file: give a folder for the basket")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = filelock.FileLock(folder / ".lock", timeout=0)
+        lock.acquire()
+    except filelock.Timeout:
+        raise UserError(f"another process is training into {folder}: wait for it, or give another --out") from None
+    except OSError as error:
+        raise FoibleError(f"cannot write into {folder}: {error.strerror or error}") from error
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def _agree(folder: Path, what: str, had: Mapping[str, Any], asked: Mapping[str, Any]) -> None:
+    asked = json.loads(json.dumps(asked))
+    differing = [
+        f"{key} was {had.get(key)!r} and is now {asked.get(key)!r}"
+        for key in sorted({*had, *asked})
+        if had.get(key) != asked.get(key)
+    ]
+    if differing:
+        raise UserError(
+            f"{folder} holds {what} of other settings: {'; '.join(differing)}. "
+            "Give the same settings, another --out, or delete the folder"
+        )

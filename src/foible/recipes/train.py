@@ -1,0 +1,1 @@
+from foible.train import TrainConfig, train  # noqa

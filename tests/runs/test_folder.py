@@ -1,0 +1,158 @@
+"""A run on disk: who may begin it, who may go on with it, and what is left by those who did not finish."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from foible.errors import UserError
+from foible.runs import RunFolder, settings_hash
+
+SETTINGS: dict[str, Any] = {"trials": 10, "seed": 0, "space": "affine"}
+WHERE = {"basket": ["here"]}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> RunFolder:
+    run = RunFolder(tmp_path / "run")
+    run.path.mkdir()
+    return run
+
+
+def test_the_hash_changes_with_any_setting_and_not_with_their_order() -> None:
+    one = settings_hash(SETTINGS)
+    assert settings_hash(dict(reversed(SETTINGS.items()))) == one
+    others = [SETTINGS | {"seed": 1}, SETTINGS | {"space": "Affine"}, SETTINGS | {"more": None}, {"trials": 10}]
+    assert len({one, *(settings_hash(other) for other in others)}) == 5
+    assert len(one) == 12
+
+
+def test_begin_makes_a_run_and_then_goes_on_with_it(folder: RunFolder) -> None:
+    assert folder.begin(SETTINGS, WHERE, 3) is False
+    assert folder.config == {"hash": settings_hash(SETTINGS), "settings": SETTINGS, "where": WHERE, "units": 3}
+    assert folder.missing(3) == [0, 1, 2]
+    folder.write(1, pa.table({"a": [1]}), {"seconds": 0.5})
+    assert folder.begin(dict(reversed(SETTINGS.items())), WHERE, 3) is True
+    assert folder.missing(3) == [0, 2]
+
+
+def test_other_settings_are_refused_and_named(folder: RunFolder) -> None:
+    folder.begin(SETTINGS, WHERE, 3)
+    with pytest.raises(UserError, match="seed: 0 there, 5 here; budget: None there, 9 here") as error:
+        folder.begin(SETTINGS | {"seed": 5, "budget": 9}, WHERE, 3)
+    assert "give another --out" in str(error.value)
+    assert "trials" not in str(error.value)
+    assert folder.config["settings"] == SETTINGS
+
+
+def test_a_basket_that_moved_is_looked_for_at_its_new_place(folder: RunFolder) -> None:
+    folder.begin(SETTINGS, WHERE, 3)
+    folder.begin(SETTINGS, {"basket": ["there"]}, 3)
+    assert folder.config["where"] == {"basket": ["there"]}
+    assert folder.config["settings"] == SETTINGS
+
+
+def test_a_folder_of_something_else_is_left_alone(folder: RunFolder) -> None:
+    (folder.path / "thesis.doc").write_text("mine")
+    with pytest.raises(UserError, match="not empty and not a run: give another --out"):
+        folder.begin(SETTINGS, WHERE, 3)
+    assert [file.name for file in folder.path.iterdir()] == ["thesis.doc"]
+
+
+def test_what_killed_processes_left_is_cleared_away(folder: RunFolder) -> None:
+    (folder.path / ".config.json.4711.tmp").write_bytes(b'{"ha')  # killed while it wrote the settings
+    (folder.path / "run.lock").touch()
+    assert folder.begin(SETTINGS, WHERE, 3) is False
+    for name in ("shards/.unit-000001.parquet.4711.tmp", "timings/.unit-000001.json.9.tmp", ".report.html.8.tmp"):
+        (folder.path / name).write_bytes(b"PAR1")
+    folder.begin(SETTINGS, WHERE, 3)
+    assert not list(folder.path.rglob("*.tmp"))
+    assert folder.missing(3) == [0, 1, 2]
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", "[1]", '"x"', "{}", '{"hash": "x"}', '{"settings": 3}', "\x00"])
+def test_a_damaged_config_is_named(folder: RunFolder, content: str) -> None:
+    (folder.path / "config.json").write_text(content)
+    with pytest.raises(UserError, match=r"config\.json is damaged"):
+        folder.begin(SETTINGS, WHERE, 3)
+    with pytest.raises(UserError, match=r"config\.json is damaged"):
+        _ = folder.config
+
+
+def test_what_is_no_run_is_called_so(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x")
+    for path in ("nowhere", "file", ""):
+        with pytest.raises(UserError, match="is not a run"):
+            _ = RunFolder(tmp_path / path).config
+    with pytest.raises(UserError, match="cannot make the folder"), RunFolder(tmp_path / "file").lock():
+        pass
+
+
+def test_the_lock_keeps_others_out_until_it_is_freed(folder: RunFolder) -> None:
+    with (
+        folder.lock(),
+        pytest.raises(UserError, match="another process is working on the run"),
+        RunFolder(folder.path).lock(),
+    ):
+        pass
+    with pytest.raises(ZeroDivisionError), folder.lock():
+        _ = 1 / 0
+    with folder.lock():
+        pass
+
+
+def test_a_shard_is_what_was_written_with_its_timing_beside_it(folder: RunFolder) -> None:
+    folder.begin(SETTINGS, WHERE, 2)
+    table = pa.table({"a": [1.5, None], "b": ["x", "y"]}).replace_schema_metadata({"k": "v"})
+    folder.write(0, table, {"seconds": 1.0})
+    folder.write(1, table, {"seconds": 2.0})
+    assert pq.read_table(folder.shard(0)).equals(table, check_metadata=True)
+    assert folder.shard(0).read_bytes() == folder.shard(1).read_bytes()
+    times = [json.loads(file.read_text()) for file in sorted((folder.path / "timings").iterdir())]
+    assert times == [{"seconds": 1.0}, {"seconds": 2.0}]
+
+
+def test_a_full_disk_is_named_and_leaves_nothing_half_done(folder: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder.begin(SETTINGS, WHERE, 2)
+    folder.write(0, pa.table({"a": [1]}), {"seconds": 0.1})
+    before = folder.shard(0).read_bytes()
+
+    def full(handle: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", full)
+    for unit in (0, 1):
+        with pytest.raises(UserError, match=rf"cannot write .*unit-00000{unit}.*No space left.*make room"):
+            folder.write(unit, pa.table({"a": [2]}), {"seconds": 0.1})
+    assert folder.shard(0).read_bytes() == before
+    assert not list(folder.path.rglob("*.tmp"))
+    assert folder.missing(2) == [1]
+
+
+def test_a_stop_in_the_middle_of_a_write_leaves_no_temporary_file(
+    folder: RunFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder.begin(SETTINGS, WHERE, 2)
+
+    def stopped(handle: int) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(os, "fsync", stopped)
+    with pytest.raises(KeyboardInterrupt):
+        folder.write(0, pa.table({"a": [2]}), {"seconds": 0.1})
+    assert not list(folder.path.rglob("*.tmp"))
+
+
+def test_a_run_that_vanished_is_a_plain_error(folder: RunFolder) -> None:
+    folder.begin(SETTINGS, WHERE, 2)
+    shutil.rmtree(folder.path)
+    with pytest.raises(UserError, match="cannot write"):
+        folder.write(0, pa.table({"a": [1]}), {"seconds": 0.1})

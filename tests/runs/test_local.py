@@ -1,0 +1,113 @@
+"""The local engine: the same shards from this process and from workers, and no way to fail that is silent."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import textwrap
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+import torch
+import unit_work
+from small_tasks import SPACE, linear_task, same_table, shards
+
+from foible.errors import FoibleError, UserError
+from foible.recipes.hunt import hunt
+from foible.runs import RunFolder, run_units
+from foible.runs.local import Tick, Work, do_unit, one_thread
+
+
+def _run(path: Path) -> RunFolder:
+    folder = RunFolder(path)
+    folder.path.mkdir()
+    folder.begin({"a": 1}, {}, 9)
+    return folder
+
+
+def test_workers_write_the_same_shards_as_this_process(tmp_path: Path) -> None:
+    here, there = _run(tmp_path / "here"), _run(tmp_path / "there")
+    work = unit_work.numbers(here.path)
+    with one_thread():
+        for unit in range(9):
+            do_unit(work, here, unit, lambda _: None)
+    ticks: list[int] = []
+    main = sys.modules["__main__"]
+    before = {name: getattr(main, name, None) for name in ("__file__", "__spec__")}
+    run_units(unit_work.numbers, there, list(range(9)), workers=2, tick=ticks.append)
+    assert {name: getattr(main, name, None) for name in before} == before
+    assert shards(there.path) == shards(here.path)
+    assert len(shards(there.path)) == 9
+    assert sum(ticks) == 27
+    assert set(pq.read_table(there.shard(4))["threads"].to_pylist()) == {1}
+
+
+@pytest.mark.parametrize(
+    ("prepare", "kind", "message"),
+    [
+        (unit_work.raises_user_error, UserError, "^unit 7 is not to my liking$"),
+        (unit_work.raises_zero_division, FoibleError, "a worker failed:\nTraceback(.|\n)*ZeroDivisionError"),
+        (unit_work.leaves_quietly, FoibleError, "a worker process died"),
+    ],
+)
+def test_a_worker_that_fails_is_heard(
+    tmp_path: Path, prepare: Callable[[Path], Work], kind: type[FoibleError], message: str
+) -> None:
+    folder = _run(tmp_path / "run")
+    with pytest.raises(kind, match=message) as error:
+        run_units(prepare, folder, [6, 7, 8], workers=1, tick=lambda _: None)
+    assert type(error.value) is kind
+    assert folder.missing(9) == [0, 1, 2, 3, 4, 5, 7, 8]  # unit 6 is kept
+
+
+def test_one_thread_gives_the_callers_number_back() -> None:
+    with pytest.raises(ZeroDivisionError), one_thread():
+        assert torch.get_num_threads() == 1
+        _ = 1 / 0
+    assert torch.get_num_threads() == 1  # as tests/conftest.py set it
+
+
+def test_a_unit_without_a_folder_stays_in_memory() -> None:
+    def tick(count: int) -> None:
+        del count
+
+    nothing: Tick = tick
+    assert do_unit(unit_work.numbers(Path()), None, 3, nothing).num_rows == 3
+
+
+def test_a_script_without_a_main_guard_may_use_workers(tmp_path: Path) -> None:
+    task = linear_task(tmp_path)
+    script = tmp_path / "script.py"
+    script.write_text(
+        textwrap.dedent(f"""
+        import foible
+        print("the script begins")
+        found = foible.hunt({str(task.basket)!r}, {task.data!r}, out={str(tmp_path / "run")!r}, workers=2,
+                            trials=32, unit=16, suspect="A", patience=20, space={SPACE!r}, quiet=True)
+        print(len(found), "trials")
+        """)
+    )
+    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == "the script begins\n32 trials\n"
+    hunt(
+        task.basket, task.data, out=tmp_path / "here", workers=1,
+        trials=32, unit=16, suspect="A", patience=20, space=SPACE, quiet=True,
+    )  # fmt: skip
+    same_table(tmp_path / "run", tmp_path / "here")
+    assert shards(tmp_path / "run") == shards(tmp_path / "here")
+
+
+def test_a_basket_that_moved_is_found_by_workers_too(tmp_path: Path) -> None:
+    options = {"trials": 32, "unit": 16, "suspect": "A", "patience": 20, "space": SPACE, "quiet": True}
+    task = linear_task(tmp_path / "old")
+    whole = hunt(task.basket, task.data, out=tmp_path / "run", workers=1, **options)
+    before = shards(tmp_path / "run")
+    assert len(whole) == 32
+    for file in (tmp_path / "run" / "shards").iterdir():
+        file.unlink()
+    moved = task.basket.rename(tmp_path / "elsewhere")
+    hunt(moved, task.data, out=tmp_path / "run", workers=2, **options)
+    assert shards(tmp_path / "run") == before
