@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from benchmarks.common import Row, arguments, report
-from foible.networks.fleet import Fleet
+from foible.networks.fleet import Fleet, members_at_once
 from foible.networks.preprocess import Preprocess
 from foible.networks.training import Material, batches, fresh_module, order
 
@@ -46,20 +46,24 @@ def one_after_another(spec: str, count: int, images: Tensor, labels: Tensor) -> 
 
 
 def together(spec: str, count: int, material: Material) -> Callable[[], None]:
-    """The loop of `foible train` for one epoch of a fleet."""
+    """The loop of `foible train`: an epoch of every group of the fleet (on a GPU there is one group)."""
+    device = material.images.device
     modules = [fresh_module(spec, SHAPE, CLASSES, seed) for seed in range(count)]
-    fleet = Fleet(modules, range(count), device=material.images.device)
-    step = 0
+    size = members_at_once(modules[0], device) or count
+    groups = [range(start, min(start + size, count)) for start in range(0, count, size)]
+    fleets = [Fleet([modules[seed] for seed in group], group, device=device) for group in groups]
+    epochs = 0
 
     def epoch() -> None:
-        nonlocal step
-        orders = order(fleet.lanes, step, len(material.images))
-        losses = torch.zeros(count, device=fleet.device)
-        for start in range(0, len(material.images) // BATCH * BATCH, BATCH):
-            index = orders[:, start : start + BATCH]
-            losses += fleet.step(*batches(material, index, Preprocess()), step)
-            step += 1
-        assert losses.isfinite().all()
+        nonlocal epochs
+        for fleet in fleets:
+            orders = order(fleet.lanes, epochs, len(material.images))
+            losses = torch.zeros(len(fleet.seeds), device=device)
+            for number in range(len(material.images) // BATCH):
+                index = orders[:, number * BATCH : (number + 1) * BATCH]
+                losses += fleet.step(*batches(material, index, Preprocess()), number)
+            assert losses.isfinite().all()
+        epochs += 1
 
     return epoch
 

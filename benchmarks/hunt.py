@@ -154,7 +154,7 @@ def efficiency(
 ) -> Row:
     """Forward passes and warps alone, same numbers and batch sizes, against the whole of `hunt`, shards included.
 
-    One process, one thread; the best of a few repeats on both sides, taken in turn.
+    One process, one thread, in processor time; the best of a few repeats on both sides, taken in turn.
     """
     recording = _RecordingBasket.of(basket)
     _RecordedSpace.log = recording.log
@@ -166,17 +166,17 @@ def efficiency(
     wholes, floors = [], []
     with one_thread():
         for repeat in range(repeats):
-            started = time.perf_counter()
+            started = time.process_time()
             hunt(basket, data, out=scratch / f"{name} {repeat}", **settings)
-            wholes.append(time.perf_counter() - started)
-            started = time.perf_counter()
+            wholes.append(time.process_time() - started)
+            started = time.process_time()
             for kind, size, names in recording.log:
                 if kind == "warp":
                     warp(images[:size], matrix[:size])
                 else:
                     for network in names:
                         basket.network(network)(images[:size])
-            floors.append(time.perf_counter() - started)
+            floors.append(time.process_time() - started)
     whole, floor = min(wholes), min(floors)
     return Row(f"efficiency, {name}", whole, floor, "its forward passes and warps alone", floor / whole, bar, "s")
 

@@ -51,7 +51,7 @@ def encode_png(image: Tensor | np.ndarray) -> bytes:
     return (
         b"\x89PNG\r\n\x1a\n"
         + _chunk(b"IHDR", header)
-        + _chunk(b"IDAT", zlib.compress(rows.tobytes(), 6))
+        + _chunk(b"IDAT", zlib.compress(rows.tobytes(), 3))
         + _chunk(b"IEND", b"")
     )
 

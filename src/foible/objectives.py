@@ -2,7 +2,8 @@
 
 An objective is asked in three places, with the class aimed at (`aim`) for every row:
 - `score`: the suspect's logits (n, classes) -> (n,), higher is better;
-- `allows`: the peers' logits (peers, n, classes) -> (n,) bool, asked only of rows whose score improved;
+- `allows`: the peers' logits (peers, n, classes) -> (n,) bool, asked only of rows whose score improved. Some peers may
+  be asked before the others, so what all of them allow, each must allow;
 - `found`: logits of all, the suspect's first, (networks, n, classes) -> (n,) bool, judged on settled images.
 """
 

@@ -48,6 +48,17 @@ def stream_key(seed: int, stream: str) -> tuple[int, int]:
     return int.from_bytes(digest[:4], "little"), int.from_bytes(digest[4:], "little")
 
 
+def _blocks(
+    seed: int, lane: Tensor, step: Tensor | int, member: Tensor | int, stream: str, count: int
+) -> tuple[Tensor, ...]:
+    """Four words a block, (*shape, blocks) each, with blocks enough for `count` words."""
+    steps = torch.as_tensor(step, dtype=torch.int64, device=lane.device)
+    members = torch.as_tensor(member, dtype=torch.int64, device=lane.device)
+    block = torch.arange((count + 3) // 4, device=lane.device)
+    counter = (lane.to(torch.int64)[..., None], steps[..., None], members[..., None], block)
+    return philox(counter, stream_key(seed, stream))  # every word depends on all of the counter: shapes are whole
+
+
 def words(
     seed: int, lane: Tensor, step: Tensor | int = 0, *, member: Tensor | int = 0, stream: str, count: int
 ) -> Tensor:
@@ -55,21 +66,15 @@ def words(
 
     `lane`, `step` and `member` broadcast against each other to `shape`; each must be in [0, 2**32).
     """
-    device = lane.device
-    steps = torch.as_tensor(step, dtype=torch.int64, device=device)
-    members = torch.as_tensor(member, dtype=torch.int64, device=device)
-    block = torch.arange((count + 3) // 4, device=device)
-    shape = torch.broadcast_shapes(lane.shape, steps.shape, members.shape)
-    counter = (lane.to(torch.int64)[..., None], steps[..., None], members[..., None], block)
-    drawn = torch.stack([w.expand(*shape, len(block)) for w in philox(counter, stream_key(seed, stream))], -1)
-    return drawn.flatten(-2)[..., :count]
+    return torch.stack(_blocks(seed, lane, step, member, stream, count), -1).flatten(-2)[..., :count]
 
 
 def uniforms(
     seed: int, lane: Tensor, step: Tensor | int = 0, *, member: Tensor | int = 0, stream: str, count: int
 ) -> Tensor:
     """float32 (*shape, count) in [0, 1): multiples of 2**-24, so exact on every device."""
-    return (words(seed, lane, step, member=member, stream=stream, count=count) >> 8).to(torch.float32) * 2.0**-24
+    drawn = [(word >> 8).to(torch.float32) for word in _blocks(seed, lane, step, member, stream, count)]
+    return torch.stack(drawn, -1).flatten(-2)[..., :count] * 2.0**-24
 
 
 def integers(

@@ -165,6 +165,13 @@ def check_objective(objective: Objective) -> None:
             f"NaN logits of network {network} must never be found",
         )
     _require(not bool(objective.allows(broken[1:], aim).any()), "NaN logits must never be allowed")
+    likely = logits + 6 * nn.functional.one_hot(aim, classes)
+    allowed = objective.allows(likely[1:], aim)
+    for peer in range(1, 4):
+        alone = objective.allows(likely[peer : peer + 1], aim)
+        _require(
+            bool(alone[allowed].all()), "what all peers allow, each must allow: some may be asked before the others"
+        )
     order = torch.randperm(count, generator=generator)
     _require(
         torch.equal(objective.found(logits[:, order], aim[order]), objective.found(logits, aim)[order]),

@@ -7,13 +7,15 @@ import os
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from small_tasks import Task, linear_task, shards
 
 import foible
 from foible import cli
-from foible.findings import SCHEMA, Findings
+from foible.findings import Findings
+from foible.recipes.train import train
 from foible.specs import from_file
 from foible.testing import check_space
 
@@ -107,7 +109,7 @@ def test_the_answer_is_what_is_on_disk(mlps: Path, tmp_path: Path, capsys: pytes
         assert row["trials"] == len(part) == 24
         assert row["found"] == len(part.filter(outcome="found")) > 0
         assert row["found"] + row["exhausted"] + row["invalid"] == 24
-        assert row["low"] <= row["success"] <= row["high"]
+        assert 0 <= row["low"] <= row["success"] <= row["high"] + 1e-9 <= 1 + 1e-9
         assert row["all_inferences"] == sum(part.column("forwards"))
     before = shards(run)
     again = _ok(capsys, "hunt", "--basket", mlps, "--suspect", "mlp-10", "--suspect", "mlp-30", *QUICK, "--out", run)
@@ -125,19 +127,33 @@ def test_the_table_for_people(mlps: Path, tmp_path: Path, capsys: pytest.Capture
 
 
 def test_unit_sizes_draw_the_same_numbers(mlps: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """64, 256 and 1000 trials a unit: the same table, but for the hash of the settings."""
+    """64, 256 and 1000 trials a unit: the same seed image and the same uniforms at every step of every lane.
+
+    So the rows are the same too, but for the hash of the settings. A matrix product's last bit may hang on a row's
+    place in its batch, so that the odd lane may go another way on another machine; what it draws may not.
+    """
     tables = []
     for unit in (64, 256, 1000):
         run = tmp_path / str(unit)
         command = ["hunt", "--basket", mlps, "--suspect", "mlp-10", "--trials", 1000, "--patience", 30]
         _ok(capsys, *command, "--workers", 1, "--unit", unit, "--out", run)
         assert len(shards(run)) == -(-1000 // unit)
-        tables.append(Findings.open(run).table)
-    assert len({table.column("config")[0].as_py() for table in tables}) == 3
-    for name in SCHEMA.names:
-        if name != "config":
-            for table in tables[1:]:
-                assert table.column(name).equals(tables[0].column(name)), name
+        tables.append(Findings.open(run))
+    first, *others = tables
+    assert len({key for table in tables for key in table.configs}) == 3
+    drawn = [{move["step"]: move["draws"] for move in path} for path in first.column("path")]
+    for other in others:
+        for name in ("id", "suspect", "lane", "origin", "origin_index", "truth", "before", "versions"):
+            assert other.column(name) == first.column(name), name
+        for ours, path in zip(drawn, other.column("path"), strict=True):
+            theirs = {move["step"]: move["draws"] for move in path}
+            assert all(ours[step] == theirs[step] for step in ours.keys() & theirs.keys())
+        for name in ("image", "outcome", "said", "candidates", "forwards", "path", "point", "after", "film"):
+            same = sum(a == b for a, b in zip(first.column(name), other.column(name), strict=True))
+            assert same >= 990, name
+        for ours, theirs in zip(first, other, strict=True):
+            if ours["path"] == theirs["path"]:
+                assert np.allclose(ours["trace"], theirs["trace"], atol=1e-5)
 
 
 def test_a_space_in_a_users_own_file(
@@ -170,11 +186,11 @@ def test_networks_one_by_one_are_the_basket(
     """A zoo spec with weights, a file of the user's, and a basket folder: the same networks, the same findings."""
     (tmp_path / "mine.py").write_text(FACTORY)
     (tmp_path / "weights.safetensors").write_bytes((mlps / "mlp-20.safetensors").read_bytes())
-    foible.train("mlp:30", "digits", epochs=10, out=tmp_path / "thirty", quiet=True)
+    train("mlp:30", "digits", epochs=10, out=tmp_path / "thirty", quiet=True)
     monkeypatch.chdir(tmp_path)
     networks = [f"mlp:10?weights={mlps / 'mlp-10.safetensors'}", "mlp-20=mine.py:twenty?preprocess=inside", "thirty"]
     flags = [part for network in networks for part in ("--network", network)]
-    options = ["--unit", 32, "--trials", 50, "--patience", 60, "--peer-confidence", 0.7, "--workers", 1]
+    options = ["--unit", 32, "--trials", 50, "--patience", 60, "--peer-confidence", 0.3, "--workers", 1]
     _ok(capsys, "hunt", *flags, *options, "--out", tmp_path / "run")
     ours, theirs = Findings.open(tmp_path / "run"), Findings.open(run)
     assert ours.table.equals(theirs.table)
@@ -208,7 +224,7 @@ def test_a_folder_whose_name_has_an_equals_sign(
 
 def test_preprocessing_that_is_said_is_done(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A network of the zoo that was trained on normalised pixels gets them, or an error: never silently others."""
-    entry = foible.train("mlp4", "digits", epochs=2, out=tmp_path / "B", quiet=True)[0]
+    entry = train("mlp4", "digits", epochs=2, out=tmp_path / "B", quiet=True)[0]
     assert entry.preprocess.mean
     weights = f"weights={tmp_path / 'B' / 'mlp4.safetensors'}"
     _ok(capsys, "hunt", "--network", tmp_path / "B", *QUICK, "--out", tmp_path / "folder")
@@ -230,8 +246,6 @@ def test_other_preprocessing_is_another_run(mlps: Path, tmp_path: Path, capsys: 
 
 
 def test_other_labels_are_another_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    import numpy as np
-
     task = linear_task(tmp_path)
     hunt = [*task.hunt("--suspect", "A", *QUICK), "--out", tmp_path / "run"]
     _ok(capsys, *hunt)
@@ -292,8 +306,7 @@ def test_wrong_networks_are_named(
         (["--budget", "0"], "budget is 0"),
         (["--workers", "-1"], "workers is -1"),
         (["--workers", "0"], "workers is 0"),
-        (["--seed", "-1"], "seed is -1"),
-        (["--seed", str(2**70)], "seed is"),
+        (["--seed", "x"], "--seed"),
         (["--split", "tset"], "did you mean 'test'"),
         (["--device", "tpu"], "device is 'tpu': expected auto, cpu or cuda"),
         (["--precision", "fp8"], "expected float32 or bf16"),
@@ -305,7 +318,7 @@ def test_wrong_networks_are_named(
         (["--space", "affine?degrees"], "expected ?key=value"),
         (["--objective", "disent"], "did you mean 'dissent'"),
         (["--objective", "nowhere.py:Mine"], "there is no file 'nowhere.py'"),
-        (["--search", "hill-climb?patience=x"], "expected int"),
+        (["--search", "hill-climb?width=x"], "expected int"),
         (["--peer-confidence", "1.5"], "peer_confidence is 1.5: expected a probability"),
         (["--peer-confidence", "nan"], "peer_confidence is nan"),
         (["--data", "mnits"], "did you mean 'mnist'"),

@@ -34,9 +34,7 @@ def write_idx(
         file.write_bytes(gzip.compress(body) if packed else body)
 
 
-def picture(
-    colour: Any = 0, mode: str = "RGB", size: tuple[int, int] = (4, 3), kind: str = "PNG", **how: Any
-) -> bytes:
+def picture(colour: Any = 0, mode: str = "RGB", size: tuple[int, int] = (4, 3), kind: str = "PNG", **how: Any) -> bytes:
     """One encoded image; `size` is (width, height)."""
     out = io.BytesIO()
     Image.new(mode, size, colour).save(out, kind, **how)

@@ -107,9 +107,7 @@ def test_a_wrong_checksum_leaves_nothing_behind(tiny: Path, server: Server) -> N
     assert not [name for name in names(tiny) if name.endswith(".part")]
 
 
-def test_an_interrupted_transfer_leaves_nothing_behind_and_goes_on_next_time(
-    tiny: Path, server: Server
-) -> None:
+def test_an_interrupted_transfer_leaves_nothing_behind_and_goes_on_next_time(tiny: Path, server: Server) -> None:
     server.short = {"train-images-idx3-ubyte.gz"}
     with pytest.raises(UserError, match=r"train-images-idx3-ubyte\.gz.*broke off after"):
         data.get("mnist", quiet=True)
@@ -190,14 +188,11 @@ def tar_of(members: dict[str, bytes], links: dict[str, str] | None = None) -> by
 
 
 BATCHES = {
-    f"cifar-10-batches-bin/{n}.bin": bytes(3073)
-    for n in [*(f"data_batch_{k}" for k in range(1, 6)), "test_batch"]
+    f"cifar-10-batches-bin/{n}.bin": bytes(3073) for n in [*(f"data_batch_{k}" for k in range(1, 6)), "test_batch"]
 }
 
 
-def test_cifar_is_unpacked_and_the_archive_goes(
-    server: Server, home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_cifar_is_unpacked_and_the_archive_goes(server: Server, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     body = tar_of(BATCHES)
     files = (("cifar-10-binary.tar.gz", hashlib.sha256(body).hexdigest()),)
     monkeypatch.setitem(catalogue.KNOWN, "cifar10", replace(catalogue.KNOWN["cifar10"], files=files))

@@ -36,10 +36,7 @@ def bomb() -> bytes:
 
     header = struct.pack(">IIBBBBB", 60_000, 60_000, 8, 0, 0, 0, 0)
     return (
-        b"\x89PNG\r\n\x1a\n"
-        + chunk(b"IHDR", header)
-        + chunk(b"IDAT", zlib.compress(b"0" * 99))
-        + chunk(b"IEND", b"")
+        b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(b"0" * 99)) + chunk(b"IEND", b"")
     )
 
 
@@ -157,11 +154,7 @@ def test_a_class_called_train_is_a_class(home: Path) -> None:
 
 
 def test_holding_out_a_share_of_each_class(home: Path) -> None:
-    files = {
-        f"{name}/{k}.png": picture((base + k, 0, 0))
-        for name, base in (("a", 0), ("b", 100))
-        for k in range(5)
-    }
+    files = {f"{name}/{k}.png": picture((base + k, 0, 0)) for name, base in (("a", 0), ("b", 100)) for k in range(5)}
     write_folder(home / "ten", files)
     with pytest.raises(UserError, match=r"no test split: write folder:ten\?test=0\.2"):
         data.load("folder:ten", "test")
@@ -264,9 +257,7 @@ def test_a_folder_without_images_is_mentioned(home: Path) -> None:
 def test_names_are_data(home: Path) -> None:
     """A hostile name stays what it is in `classes`, and cannot break a line of `problems`."""
     hostile = "<img src=x onerror=alert(1)>"
-    write_folder(
-        home / "pets", {f"{hostile}/a.png": picture(), "b/x.png": picture(), "b/[red]\x1b[2J\n.png": b"bad"}
-    )
+    write_folder(home / "pets", {f"{hostile}/a.png": picture(), "b/x.png": picture(), "b/[red]\x1b[2J\n.png": b"bad"})
     got = data.load("folder:pets")
     assert hostile in got.classes
     (line,) = got.problems

@@ -37,9 +37,7 @@ def test_mnist() -> None:
         5949,
     ]
     assert float(train.images[:1000].float().mean()) == pytest.approx(33, abs=2)
-    assert float(train.images.double().mean() / 255) == pytest.approx(
-        0.1307, abs=1e-4
-    )  # the mean in common use
+    assert float(train.images.double().mean() / 255) == pytest.approx(0.1307, abs=1e-4)  # the mean in common use
 
 
 def test_the_checksums_are_those_of_the_real_files() -> None:

@@ -50,9 +50,7 @@ def test_parquet_class_names_from_the_schema(home: Path) -> None:
         data.load(f"parquet:{path}")
 
 
-@pytest.mark.parametrize(
-    "note", ["{", "[]", '{"info": null}', '{"info": {"features": {"label": {"names": [1, 2]}}}}']
-)
+@pytest.mark.parametrize("note", ["{", "[]", '{"info": null}', '{"info": {"features": {"label": {"names": [1, 2]}}}}'])
 def test_a_strange_note_in_the_schema_is_passed_over(home: Path, note: str) -> None:
     path = write_parquet(home / "one.parquet", REDS[:2], [0, 1], metadata={"huggingface": note})
     assert data.load(f"parquet:{path}").classes == ("0", "1")
@@ -152,9 +150,7 @@ def test_npz_that_could_be_either_must_be_told(tmp_path: Path) -> None:
 
 def test_npz_splits_and_class_names(tmp_path: Path) -> None:
     grey = IMAGES[:, 0]
-    spec = save(
-        tmp_path / "a.npz", x_train=grey, y_train=[[0], [1]], X_test=grey[:1], y_test=[2], classes=list("abc")
-    )
+    spec = save(tmp_path / "a.npz", x_train=grey, y_train=[[0], [1]], X_test=grey[:1], y_test=[2], classes=list("abc"))
     train, test = data.load(spec), data.load(spec, "test")
     assert train.images.shape == (2, 1, 5, 4)
     assert (train.labels.tolist(), test.labels.tolist()) == ([0, 1], [2])
@@ -212,9 +208,7 @@ def test_npz_images_against_the_contract(tmp_path: Path, images: np.ndarray, mes
         (["a", "c"], {"classes": ["a", "b"]}, "row 1 has the label 'c'"),
     ],
 )
-def test_npz_labels_against_the_contract(
-    tmp_path: Path, labels: Any, more: dict[str, Any], message: str
-) -> None:
+def test_npz_labels_against_the_contract(tmp_path: Path, labels: Any, more: dict[str, Any], message: str) -> None:
     with pytest.raises(UserError, match=message):
         data.load(save(tmp_path / "a.npz", images=IMAGES, labels=labels, **more))
 

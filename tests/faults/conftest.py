@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 from small_tasks import Task, linear_task
 
-import foible
+from foible.recipes.train import train
 
 
 @pytest.fixture(scope="session")
 def mlps(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """mlp-10, mlp-20 and mlp-30, trained a little on the bundled digits."""
     folder = tmp_path_factory.mktemp("mlps") / "basket"
-    foible.train(["mlp:10", "mlp:20", "mlp:30"], "digits", epochs=10, out=folder, quiet=True)
+    train(["mlp:10", "mlp:20", "mlp:30"], "digits", epochs=10, out=folder, quiet=True)
     return folder
 
 

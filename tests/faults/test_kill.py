@@ -9,15 +9,15 @@ import time
 from pathlib import Path
 
 import pytest
-from small_tasks import alive, descendants, leftovers, program, same_table, shards, start, wait_for
+from small_tasks import SLOW_SPACE, alive, descendants, leftovers, program, same_table, shards, start, wait_for
 
 import foible
 from foible.findings import read_shard
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="Windows has no kill -9")
 
-UNITS = 64
-OPTIONS = {"suspect": "mlp-10", "trials": 16 * UNITS, "unit": 16, "patience": 60, "peer_confidence": 0.6}
+UNITS = 48  # more than ten attempts can finish: a unit takes at least 0.06 s, so at most 6 in each
+OPTIONS = {"suspect": "mlp-10", "trials": 16 * UNITS, "unit": 16, "patience": 40, "peer_confidence": 0.6}
 KILLS = 10
 
 
@@ -32,7 +32,7 @@ def _kill_at_random(process: subprocess.Popen[str], run: Path, rng: random.Rando
     else:
         wanted = _finished(run) + rng.choice([1, 2])
         wait_for(lambda: _finished(run) >= wanted or process.poll() is not None, 120)
-        time.sleep(rng.uniform(0, 0.2))
+        time.sleep(rng.uniform(0, 0.1))
     assert process.poll() is None, process.communicate()
     workers = set(descendants(process.pid))
     process.kill()
@@ -43,13 +43,15 @@ def _kill_at_random(process: subprocess.Popen[str], run: Path, rng: random.Rando
 @pytest.mark.timeout(600)
 def test_ten_kills_at_random_moments_change_nothing(mlps: Path, tmp_path: Path) -> None:
     whole, run = tmp_path / "whole", tmp_path / "run"
-    foible.hunt(mlps, "digits", out=whole, workers=1, quiet=True, **OPTIONS)
+    (tmp_path / "slow.py").write_text(SLOW_SPACE.replace("0.05", "0.03"))
+    space = f"{tmp_path / 'slow.py'}:Slow"
+    foible.hunt(mlps, "digits", out=whole, workers=1, quiet=True, space=space, **OPTIONS)
     flags = [text for name, value in OPTIONS.items() for text in (f"--{name.replace('_', '-')}", str(value))]
-    command = ["hunt", "--basket", mlps, *flags, "--out", run, "--workers"]
+    command = ["hunt", "--basket", mlps, "--space", space, *flags, "--out", run, "--workers"]
     rng = random.Random(20)
     seen_workers = False
     for attempt in range(KILLS):
-        with start(*command, 2 if attempt % 2 else 1) as process:
+        with start(*command, 2 if attempt % 3 == 1 else 1) as process:
             workers = _kill_at_random(process, run, rng)
         seen_workers |= bool(workers)
         wait_for(lambda who=workers: not any(map(alive, who)), 20, "workers outlived the program")

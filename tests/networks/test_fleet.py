@@ -11,8 +11,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from foible.networks import zoo
 from foible.networks.dense import Autoencoder
-from foible.networks.fleet import Fleet
+from foible.networks.fleet import Fleet, members_at_once
+from foible.networks.grouped import suits
 from foible.networks.layers import Dropout
 from foible.networks.training import fresh_module, order, sparse_reconstruction
 
@@ -57,7 +59,7 @@ def test_together_is_as_alone(spec: str, how: str, monkeypatch: pytest.MonkeyPat
     """Against a plain PyTorch loop; dropout gets the fleet's own masks there, as nothing else could agree."""
     seeds = [4, 0, 9]
     fleet = Fleet(modules(spec, seeds), seeds, device=CPU, rate=1e-3)
-    if (how == "grouped") > fleet.dense:
+    if how == "grouped" and fleet.dense is None:
         pytest.skip("only fully connected networks are grouped")
     force(monkeypatch, how)
     losses = torch.stack(teach(fleet))
@@ -81,6 +83,28 @@ def test_together_is_as_alone(spec: str, how: str, monkeypatch: pytest.MonkeyPat
         network.eval()
         images, _ = batch(99, 0)
         assert torch.allclose(fleet.predict(images)[row], network(images), rtol=1e-6)
+
+
+def test_only_chains_of_linear_layers_are_grouped() -> None:
+    def dense(*layers: nn.Module) -> bool:
+        return suits(nn.Sequential(*layers))
+
+    assert dense(nn.Flatten(), nn.Linear(4, 3))
+    assert dense(nn.Flatten(), nn.Linear(4, 3), nn.Linear(3, 3), nn.Sigmoid(), nn.Linear(3, 2))
+    assert not dense(nn.Linear(4, 3))
+    assert not dense(nn.Flatten(), nn.Linear(4, 3, bias=False))
+    assert not dense(nn.Flatten(), nn.Linear(4, 3), nn.ReLU(), nn.Sigmoid(), nn.Linear(3, 2))
+    assert not dense(nn.Flatten(), nn.Linear(4, 3), nn.ReLU())
+    assert not dense(nn.Flatten(), nn.Linear(4, 3), nn.Tanh(), nn.Linear(3, 2))
+    assert not suits(nn.Linear(4, 3))
+
+
+def test_groups_fit_the_cache_and_the_threads() -> None:
+    small, large = zoo.build("mlp:10", (1, 28, 28), 10), zoo.build("mlp:500", (1, 28, 28), 10)
+    assert members_at_once(large, CPU) == torch.get_num_threads()
+    assert (members_at_once(small, CPU) or 0) > 32
+    assert members_at_once(zoo.build("conv", (1, 28, 28), 10), CPU) == 1
+    assert members_at_once(large, torch.device("cuda")) is None
 
 
 @pytest.mark.parametrize("how", ["mapped", "looped"])

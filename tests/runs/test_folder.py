@@ -125,7 +125,7 @@ def test_a_full_disk_is_named_and_leaves_nothing_half_done(folder: RunFolder, mo
     folder.write(0, pa.table({"a": [1]}), {"seconds": 0.1})
     before = folder.shard(0).read_bytes()
 
-    def full(handle: int) -> None:
+    def full(_: int) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(os, "fsync", full)
@@ -142,7 +142,7 @@ def test_a_stop_in_the_middle_of_a_write_leaves_no_temporary_file(
 ) -> None:
     folder.begin(SETTINGS, WHERE, 2)
 
-    def stopped(handle: int) -> None:
+    def stopped(_: int) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(os, "fsync", stopped)

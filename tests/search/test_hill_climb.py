@@ -108,7 +108,7 @@ def test_forwards_are_exactly_what_the_networks_saw() -> None:
 
 def test_peers_are_asked_only_about_candidates_that_improved() -> None:
     _, calls = counted(40, Dissent())
-    assert calls["B"] == calls["C"] < calls["A"]
+    assert 0 < calls["C"] < calls["B"] < calls["A"]  # and C only about what B let pass
 
 
 def test_a_budget_stops_a_lane() -> None:

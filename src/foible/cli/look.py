@@ -131,11 +131,11 @@ def replay(
     """Compute findings again from their rows and judge them again. Exit code 1 where anything differs."""
     from foible.basket import Basket
     from foible.data.dataset import shown
+    from foible.disk import write_atomically
     from foible.errors import UserError
     from foible.findings import Findings
     from foible.images import decode_png, encode_png
     from foible.recipes.replay import replay as run_replay
-    from foible.runs.folder import write_atomically
 
     if out is not None and len(ids or []) != 1:
         raise UserError("--out writes one image: name one finding")

@@ -44,7 +44,7 @@ def train(
 
       foible train mlp:100-100,sigmoid softmax --data folder:photos --out mine
     """
-    from foible.train import train as train_networks
+    from foible.recipes.train import train as train_networks
 
     entries = train_networks(
         specs, data, seeds=seeds, out=out, epochs=epochs, batch=batch, rate=rate, weight_decay=weight_decay,

@@ -33,9 +33,7 @@ class Known:
         for folder in candidates(self.name, *self.folders):
             # Any data set may lie in FOIBLE_DATA itself as train-*.parquet, so there that says nothing.
             bare = folder in roots()
-            if any(
-                any(folder.glob(name)) for name in self.markers if not (bare and name.endswith(".parquet"))
-            ):
+            if any(any(folder.glob(name)) for name in self.markers if not (bare and name.endswith(".parquet"))):
                 return folder
         return None
 

@@ -57,9 +57,7 @@ def get(
     found = known.find()
     if found is not None and folder is None and not force:
         return found
-    target = (
-        Path(folder).expanduser() if folder is not None else (data_folder() or cache_folder()) / known.name
-    )
+    target = Path(folder).expanduser() if folder is not None else (data_folder() or cache_folder()) / known.name
     try:
         target.mkdir(parents=True, exist_ok=True)
         for file, digest in known.files:
@@ -80,8 +78,7 @@ def _known(name: str) -> Known:
     if name not in KNOWN:
         fetched = [known for known, about in KNOWN.items() if about.files]
         raise UserError(
-            f"{name!r} cannot be downloaded{did_you_mean(name.lower(), fetched)}; "
-            f"known are {', '.join(fetched)}"
+            f"{name!r} cannot be downloaded{did_you_mean(name.lower(), fetched)}; known are {', '.join(fetched)}"
         )
     return KNOWN[name]
 
@@ -130,9 +127,7 @@ def _part(path: Path) -> Iterator[IO[bytes]]:
 def _allowed(url: str) -> bool:
     """https, or this very machine."""
     parts = urlsplit(url)
-    return parts.scheme == "https" or (
-        parts.scheme == "http" and parts.hostname in ("127.0.0.1", "::1", "localhost")
-    )
+    return parts.scheme == "https" or (parts.scheme == "http" and parts.hostname in ("127.0.0.1", "::1", "localhost"))
 
 
 class _Redirects(urllib.request.HTTPRedirectHandler):

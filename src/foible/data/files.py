@@ -39,9 +39,7 @@ class Unpacked:
         try:
             return self._file.read(size)
         except (EOFError, zlib.error, gzip.BadGzipFile, OSError) as error:
-            raise UserError(
-                f"{self.path} is cut short or damaged ({error}): fetch or copy the file again"
-            ) from error
+            raise UserError(f"{self.path} is cut short or damaged ({error}): fetch or copy the file again") from error
 
     def rest(self) -> bytes:
         """All that is left, up to the limit."""

@@ -27,13 +27,10 @@ def load_folder(
     parts = _parts(root)
     problems: list[str] = []
     if parts and how.test is not None:
-        raise UserError(
-            f"{spec}: {shown(root)} has its own split folders ({', '.join(parts)}): leave out test="
-        )
+        raise UserError(f"{spec}: {shown(root)} has its own split folders ({', '.join(parts)}): leave out test=")
     if parts and split not in parts:
         raise UserError(
-            f"{spec}: {shown(root)} has no folder for the {split} split: "
-            f"expected {' or '.join(SPLIT_FOLDERS[split])}"
+            f"{spec}: {shown(root)} has no folder for the {split} split: expected {' or '.join(SPLIT_FOLDERS[split])}"
         )
     if not parts and split == "test" and how.test is None:
         raise no_test_split(spec)
@@ -114,7 +111,5 @@ def _listing(folder: Path, root: Path, problems: list[str]) -> dict[str, list[Pa
             name = entry.name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
             listing[name] = files
         else:
-            problems.append(
-                f"{shown(entry.relative_to(root))}: a folder without image files, not taken for a class"
-            )
+            problems.append(f"{shown(entry.relative_to(root))}: a folder without image files, not taken for a class")
     return listing

@@ -26,9 +26,7 @@ def load_idx(spec: str, argument: str, split: str, quiet: bool) -> Dataset:
     folder = known.find()
     if folder is None:
         raise missing(spec)
-    image_file, label_file = (
-        idx_file(folder, PREFIX[split], kind) for kind in ("images-idx3", "labels-idx1")
-    )
+    image_file, label_file = (idx_file(folder, PREFIX[split], kind) for kind in ("images-idx3", "labels-idx1"))
     images = read_idx(image_file, 3)
     labels = read_idx(label_file, 1)
     if len(images) != len(labels):
@@ -72,8 +70,6 @@ def read_idx(path: Path, dims: int) -> npt.NDArray[np.uint8]:
         body = file.read(size + 1)  # one more than is due: shows what is left over, and checks the gzip's CRC
     if len(body) != size:
         more = "more" if len(body) > size else f"{len(body)}"
-        raise UserError(
-            f"{path} says it holds {shape} = {size} bytes and holds {more}: fetch or copy the file again"
-        )
+        raise UserError(f"{path} says it holds {shape} = {size} bytes and holds {more}: fetch or copy the file again")
     # A bytearray, so that the tensor made from it may be written to.
     return np.frombuffer(bytearray(body), np.uint8).reshape(shape)

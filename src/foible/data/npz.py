@@ -32,9 +32,7 @@ PAIRS = {
 }
 
 
-def load_npz(
-    spec: str, argument: str, split: str, quiet: bool, *, layout: str = "", test: str = ""
-) -> Dataset:
+def load_npz(spec: str, argument: str, split: str, quiet: bool, *, layout: str = "", test: str = "") -> Dataset:
     """`npz:PATH?layout=NHWC&test=0.2`. Images are uint8, or floats in [0, 1] that are rounded to 8 bits."""
     del quiet
     part = share(spec, test)
@@ -102,9 +100,7 @@ def _images(array: Array, spec: str, layout: str) -> Pixels:
             inside = bool(((array >= 0) & (array <= 1)).all())
         if not inside:
             numbers = array[np.isfinite(array)]
-            span = (
-                f"from {numbers.min():g} to {numbers.max():g}" if numbers.size else "without a finite number"
-            )
+            span = f"from {numbers.min():g} to {numbers.max():g}" if numbers.size else "without a finite number"
             raise UserError(
                 f"{spec}: images are {array.dtype} {span}: expected "
                 "floats in [0, 1] without NaN, or uint8; divide by 255, or save them with .astype('uint8')"
@@ -127,9 +123,7 @@ def _images(array: Array, spec: str, layout: str) -> Pixels:
         )
     chosen = layout or ("NCHW" if first else "NHWC")
     if not (first if chosen == "NCHW" else last):
-        raise UserError(
-            f"{spec}: images have the shape {array.shape}: expected 1 or 3 channels, first or last"
-        )
+        raise UserError(f"{spec}: images have the shape {array.shape}: expected 1 or 3 channels, first or last")
     return np.ascontiguousarray(array if chosen == "NCHW" else array.transpose(0, 3, 1, 2))
 
 
@@ -138,9 +132,7 @@ def _labels(
 ) -> tuple[npt.NDArray[np.int64], tuple[str, ...]]:
     """Labels as numbers, and the class names: given, or the labels themselves over both splits."""
     if any(array.ndim == 2 and array.shape[1] > 1 for array in (raw, *everything)):
-        raise UserError(
-            f"{spec}: labels have the shape {raw.shape}: expected (n,); for one-hot rows save argmax(1)"
-        )
+        raise UserError(f"{spec}: labels have the shape {raw.shape}: expected (n,); for one-hot rows save argmax(1)")
     flat = [array.reshape(-1) for array in everything]
     labels = raw.reshape(-1)
     classes = tuple(str(name) for name in names.reshape(-1)) if names is not None else ()
@@ -150,9 +142,7 @@ def _labels(
         number = {name: k for k, name in enumerate(classes)}
         unknown = next((row for row, name in enumerate(labels) if str(name) not in number), None)
         if unknown is not None:
-            raise UserError(
-                f"{spec}: row {unknown} has the label {shown(labels[unknown])!r}, which is not in classes"
-            )
+            raise UserError(f"{spec}: row {unknown} has the label {shown(labels[unknown])!r}, which is not in classes")
         return np.array([number[str(name)] for name in labels], np.int64), classes
     if labels.dtype.kind not in "iu":
         raise UserError(f"{spec}: labels are {labels.dtype}: expected whole numbers or text")

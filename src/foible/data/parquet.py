@@ -82,9 +82,7 @@ def read(
     if split == "test" and "test" not in parts and how.test is None:
         raise no_test_split(spec)
     if "train" not in parts and (split == "train" or how.test is not None):
-        raise UserError(
-            f"{spec} has no files for the train split: expected names such as train-00000.parquet"
-        )
+        raise UserError(f"{spec} has no files for the train split: expected names such as train-00000.parquet")
     tables = {part: [_table(spec, file, columns) for file in files] for part, files in parts.items()}
     every = [table for part in tables.values() for table in part]
     classes = classes or _classes(spec, every)
@@ -98,9 +96,7 @@ def read(
     rows = np.flatnonzero(use)
     done = stack(_items(chosen, use), len(rows), spec, how, quiet or len(rows) < 20_000)
     for table in chosen:
-        problems += [
-            f"{shown(table.path.name)} row {k}: no label" for k, v in enumerate(table.labels) if v is None
-        ]
+        problems += [f"{shown(table.path.name)} row {k}: no label" for k, v in enumerate(table.labels) if v is None]
     images, numbers = torch.from_numpy(done.images), torch.from_numpy(labels[rows][done.kept])
     return Dataset(spec, split, images, numbers, classes, (*problems, *done.problems))
 
@@ -122,9 +118,7 @@ def _parts(spec: str, path: Path, problems: list[str]) -> dict[str, list[Path]]:
             spare.append(file)
     if not parts:
         return {"train": spare}
-    problems += [
-        f"{shown(file.name)}: not read, its name begins with no split (train-, test-)" for file in spare
-    ]
+    problems += [f"{shown(file.name)}: not read, its name begins with no split (train-, test-)" for file in spare]
     held = next((parts[name] for name in ("test", "validation", "valid", "val") if name in parts), None)
     return {key: value for key, value in (("train", parts.get("train")), ("test", held)) if value}
 
@@ -136,9 +130,7 @@ def _named(path: Path) -> Iterator[None]:
         yield
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         reason = shown(str(error).partition("\n")[0])
-        raise UserError(
-            f"{path} cannot be read as Parquet ({reason}): fetch or copy the file again"
-        ) from error
+        raise UserError(f"{path} cannot be read as Parquet ({reason}): fetch or copy the file again") from error
 
 
 def _table(spec: str, path: Path, columns: tuple[str, str]) -> Table:
@@ -196,9 +188,7 @@ def _classes(spec: str, tables: list[Table]) -> tuple[str, ...]:
 def _whole(table: Table) -> npt.NDArray[np.int64]:
     """Integer labels; a row without one gets 0 here and is left out later."""
     edge = 2**62  # an unsigned label beyond int64 is out of range anyhow, and is to be reported as such
-    return np.array(
-        [0 if label is None else max(-edge, min(label, edge)) for label in table.labels], np.int64
-    )
+    return np.array([0 if label is None else max(-edge, min(label, edge)) for label in table.labels], np.int64)
 
 
 def _numbers(table: Table, classes: tuple[str, ...]) -> npt.NDArray[np.int64]:
@@ -208,9 +198,7 @@ def _numbers(table: Table, classes: tuple[str, ...]) -> npt.NDArray[np.int64]:
         number = {name: k for k, name in enumerate(classes)}
         for row, label in enumerate(table.labels):
             if label is not None and label not in number:
-                raise UserError(
-                    f"{table.path}: row {row} has the label {shown(label)!r}, which is no class name"
-                )
+                raise UserError(f"{table.path}: row {row} has the label {shown(label)!r}, which is no class name")
         return np.array([-1 if label is None else number[label] for label in table.labels], np.int64)
     whole = _whole(table)
     check_labels(whole, len(classes), str(table.path))

@@ -27,9 +27,7 @@ FORMATS = ("PNG", "JPEG", "BMP", "GIF", "WEBP", "TIFF", "PPM")
 SUFFIXES = frozenset(
     (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm", ".pbm", ".pnm")
 )
-CHUNK = (
-    32  # images to a task of the pool: tiny images would drown in the cost of handing them over one by one
-)
+CHUNK = 32  # images to a task of the pool: tiny images would drown in the cost of handing them over one by one
 BLOCK = 64 * CHUNK
 
 
@@ -52,9 +50,7 @@ def look(spec: str, *, size: str, grey: str, test: str) -> Look:
     if size:
         parts = size.lower().split("x")
         if len(parts) > 2 or not all(p.isascii() and p.isdigit() and 1 <= int(p) <= 8192 for p in parts):
-            raise UserError(
-                f"{spec}: size is {size!r}: expected size=64 or size=64x48 (width x height, up to 8192)"
-            )
+            raise UserError(f"{spec}: size is {size!r}: expected size=64 or size=64x48 (width x height, up to 8192)")
         shape = int(parts[0]), int(parts[-1])
     choices = {"": None, "true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
     if grey.lower() not in choices:
@@ -84,9 +80,7 @@ class Stack:
     problems: list[str] = field(default_factory=list)
 
 
-def stack(
-    items: Iterable[tuple[str, Path | bytes | None]], total: int, spec: str, how: Look, quiet: bool
-) -> Stack:
+def stack(items: Iterable[tuple[str, Path | bytes | None]], total: int, spec: str, how: Look, quiet: bool) -> Stack:
     """Decode `total` items, each a name for messages and a file, its bytes, or None for nothing there.
 
     Pillow lets go of the interpreter's lock while it decodes, so threads share the work.
@@ -98,9 +92,7 @@ def stack(
     with _QuietPillow(), _pool() as pool, progress(f"Reading {shown(spec)}", total, quiet=quiet) as bar:
         for start, block in _blocks(items):
             chunks = [block[i : i + CHUNK] for i in range(0, len(block), CHUNK)]
-            decoded = itertools.chain.from_iterable(
-                pool.map(lambda chunk: [_try(s, how) for _, s in chunk], chunks)
-            )
+            decoded = itertools.chain.from_iterable(pool.map(lambda chunk: [_try(s, how) for _, s in chunk], chunks))
             for offset, ((name, _), picture) in enumerate(zip(block, decoded, strict=True)):
                 if isinstance(picture, str):
                     problems.append(f"{shown(name)}: {picture}")
@@ -116,8 +108,7 @@ def stack(
             bar.advance(len(block))
     if images is None:
         raise UserError(
-            f"{spec}: none of {total} images could be read; "
-            f"the first: {problems[0] if problems else 'there is none'}"
+            f"{spec}: none of {total} images could be read; the first: {problems[0] if problems else 'there is none'}"
         )
     return Stack(images[: len(kept)], np.array(kept, np.int64), problems)
 
@@ -158,9 +149,7 @@ def _try(source: Path | bytes | None, how: Look) -> Pixels | str:
 
 def _upright(image: Image.Image) -> Image.Image:
     try:
-        turned = (
-            image.getexif().get(0x0112, 1) != 1
-        )  # the tag Orientation; transposing would copy all the others
+        turned = image.getexif().get(0x0112, 1) != 1  # the tag Orientation; transposing would copy all the others
         return ImageOps.exif_transpose(image) if turned else image
     except Exception:  # a broken EXIF note does not make the picture unreadable
         return image

@@ -38,9 +38,7 @@ def load(spec: str | Dataset, split: str = "train", *, quiet: bool = False) -> D
     if isinstance(spec, Dataset):
         return spec
     if split not in SPLITS:
-        raise UserError(
-            f"the split is {split!r}: expected 'train' or 'test'{did_you_mean(str(split), SPLITS)}"
-        )
+        raise UserError(f"the split is {split!r}: expected 'train' or 'test'{did_you_mean(str(split), SPLITS)}")
     parsed = parse(spec)
     loader = LOADERS.get(parsed.name)
     if loader is None:

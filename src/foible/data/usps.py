@@ -39,9 +39,7 @@ def load_usps(spec: str, argument: str, split: str, quiet: bool) -> Dataset:
     labels, values = table[:, 0], table[:, 1:]
     wrong = np.flatnonzero(~((values >= -1) & (values <= 1)).all(1) | (labels != np.floor(labels)))
     if len(wrong):
-        raise UserError(
-            f"{path}: row {wrong[0]} is not a whole digit and 256 values in [-1, 1]: fetch it again"
-        )
+        raise UserError(f"{path}: row {wrong[0]} is not a whole digit and 256 values in [-1, 1]: fetch it again")
     whole = labels.astype(np.int64)
     check_labels(whole, 10, str(path))
     pixels = np.rint((values + 1) * 127.5).astype(np.uint8).reshape(-1, 1, 16, 16)

@@ -12,8 +12,8 @@ from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor
 
+from foible.disk import write_atomically
 from foible.errors import UserError
-from foible.networks.files import write_atomically
 
 
 class Checkpoint:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -17,7 +16,8 @@ from safetensors.torch import load as parse_safetensors
 from safetensors.torch import save as to_safetensors
 from torch import Tensor, nn
 
-from foible.errors import FoibleError, UserError
+from foible.disk import write_atomically
+from foible.errors import UserError
 from foible.networks import zoo
 from foible.networks.preprocess import Preprocess
 
@@ -39,23 +39,6 @@ class Entry:
     accuracy: dict[str, float] = field(default_factory=dict)
     seed: int = 0
     training: dict[str, Any] = field(default_factory=dict)
-
-
-def write_atomically(path: Path, data: bytes) -> None:
-    """The file holds all of `data` or what it held before, whatever happens in between."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        with temporary.open("wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    except OSError as error:
-        temporary.unlink(missing_ok=True)
-        raise FoibleError(
-            f"could not write {path}: {error.strerror or error}; what was there before is intact, "
-            "make room or choose another folder and run the same command again"
-        ) from error
 
 
 def save_basket(folder: str | Path, entries: Sequence[Entry], config: Mapping[str, Any] | None = None) -> list[Entry]:

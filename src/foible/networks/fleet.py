@@ -2,10 +2,10 @@
 
 Every weight is stacked over the K members, so that one operation serves all of them. How a step runs:
 
-- grouped: fully connected networks, as batched matmuls over the stacked weights;
+- grouped: fully connected networks, as batched matmuls over the stacked weights (`grouped.py`);
 - mapped: any other network on a GPU, with `torch.func.functional_call` under `vmap`;
 - looped: any other network on a CPU, one member after another within each step. There a single convolution
-  already fills the cores, and mapping it over members was slower than this.
+  already fills the cores, and fleets do not pay: `members_at_once` says 1, and `foible train` takes each in turn.
 
 Members never touch: a member's weights depend on its own seed, batches and masks alone, so that they agree to
 float tolerance whether it trains alone or in any company.
@@ -20,20 +20,35 @@ from typing import Any, Literal
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.autograd.function import once_differentiable
 from torch.func import functional_call, stack_module_state, vmap
 
+from foible.networks.grouped import Grouped, suits
 from foible.networks.layers import Dropout
 from foible.randomness import uniforms
 
+CACHE = 8 * 2**20  # bytes
 Loss = Callable[[Any, Tensor, Tensor], Tensor]  # (outputs, images, labels), each (K, n, …), to (K,)
-_GROUPED = (nn.Flatten, nn.Linear, nn.ReLU, nn.Sigmoid)
 
 
 def cross_entropy(logits: Tensor, images: Tensor, labels: Tensor) -> Tensor:
     """Mean over each member's batch: (K, n, classes) and (K, n) to (K,)."""
     del images
     return F.cross_entropy(logits.flatten(0, 1), labels.flatten(), reduction="none").view(labels.shape).mean(1)
+
+
+def members_at_once(module: nn.Module, device: torch.device) -> int | None:
+    """How many members it pays to train together; None is all of them.
+
+    On a CPU a step is quickest while weights, gradients and Adam's two averages stay in the cache: as many members
+    as fill about 8 MB, but one for each thread. A CPU is busy with one convolutional network at a time.
+    """
+    if device.type != "cpu":
+        return None
+    if not suits(module):
+        return 1
+    threads = torch.get_num_threads()
+    size = 4 * sum(weight.numel() * weight.element_size() for weight in module.parameters())
+    return max(1, CACHE // (size * threads)) * threads
 
 
 class Fleet:
@@ -58,7 +73,7 @@ class Fleet:
         self.device = device
         self.stream = stream
         self.template = copy.deepcopy(modules[0]).to("meta")  # its code without its weights
-        self.dense = isinstance(modules[0], nn.Sequential) and all(isinstance(one, _GROUPED) for one in modules[0])
+        self.dense = Grouped(self.template) if loss is cross_entropy and suits(modules[0]) else None
         weights, buffers = stack_module_state([copy.deepcopy(module).to(device) for module in modules])
         self.weights: dict[str, Tensor] = weights
         self.buffers: dict[str, Tensor] = buffers
@@ -76,7 +91,7 @@ class Fleet:
 
     @property
     def how(self) -> Literal["grouped", "mapped", "looped"]:
-        if self.dense:
+        if self.dense is not None:
             return "grouped"
         return "looped" if self.device.type == "cpu" or len(self.seeds) == 1 else "mapped"
 
@@ -87,6 +102,9 @@ class Fleet:
         noise = self._noise(number, images.shape[1])
         if self.how == "looped":
             losses = self._backward_each(images, labels, noise)
+        elif self.how == "grouped":
+            assert self.dense is not None
+            losses = self.dense.gradients(self.weights, images, labels)
         else:
             self.optimiser.zero_grad()
             losses = self.loss(self._forward(images, noise), images, labels)
@@ -156,23 +174,13 @@ class Fleet:
     def _forward(self, images: Tensor, noise: dict[str, Tensor]) -> Any:
         """images: (K, n, …). The outputs of the network with K in front."""
         if self.how == "grouped":
-            return self._grouped(images)
+            assert self.dense is not None
+            return self.dense.forward(self.weights, images)
 
         def one(weights: dict[str, Tensor], buffers: dict[str, Tensor], batch: Tensor) -> Any:
             return functional_call(self.template, {**weights, **buffers}, (batch,))
 
         return vmap(one)(self.weights, self.buffers | noise, images)
-
-    def _grouped(self, values: Tensor) -> Tensor:
-        for name, layer in self.template.named_children():
-            if isinstance(layer, nn.Flatten):
-                values = values.flatten(2)
-            elif isinstance(layer, nn.Linear):
-                weight, bias = self.weights[f"{name}.weight"], self.weights[f"{name}.bias"]
-                values = _StackedLinear.apply(values, weight, bias)  # type: ignore[no-untyped-call]
-            else:
-                values = layer(values)
-        return values
 
     def _backward_each(self, images: Tensor, labels: Tensor, noise: dict[str, Tensor]) -> Tensor:
         losses = []
@@ -189,27 +197,3 @@ class Fleet:
                 weight.grad[row] = gradient
             losses.append(loss)
         return torch.cat(losses)
-
-
-class _StackedLinear(torch.autograd.Function):
-    """K linear layers at once: (K, n, inputs), (K, outputs, inputs), (K, outputs) to (K, n, outputs).
-
-    Written out for its backward: autograd's own gives the gradient of the weights transposed, and laying it out
-    again for Adam costs a fifth of a step on a CPU.
-    """
-
-    @staticmethod
-    def forward(ctx: Any, values: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-        ctx.save_for_backward(values, weight)
-        return torch.baddbmm(bias.unsqueeze(1), values, weight.transpose(1, 2))
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
-        values, weight = ctx.saved_tensors
-        needs_values, needs_weight, needs_bias = ctx.needs_input_grad
-        return (
-            torch.bmm(gradient, weight) if needs_values else None,
-            torch.bmm(gradient.transpose(1, 2), values) if needs_weight else None,
-            gradient.sum(1) if needs_bias else None,
-        )

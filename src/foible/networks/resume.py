@@ -12,6 +12,7 @@ from typing import Any
 import filelock
 
 from foible.data import Dataset
+from foible.disk import write_atomically
 from foible.errors import FoibleError, UserError
 from foible.networks import files
 
@@ -51,7 +52,7 @@ def claim(folder: Path, names: Sequence[str], record: Mapping[str, Any]) -> None
         if (folder / f"{name}.safetensors").exists():
             raise UserError(f"{folder} already has a {name}.safetensors that is part of no basket: give another --out")
     where.parent.mkdir(parents=True, exist_ok=True)
-    files.write_atomically(where, json.dumps(record, indent=1).encode())
+    write_atomically(where, json.dumps(record, indent=1).encode())
 
 
 @contextmanager

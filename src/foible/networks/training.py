@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from foible.errors import UserError
 from foible.networks import zoo
 from foible.networks.checkpoint import Checkpoint
-from foible.networks.fleet import Fleet, cross_entropy
+from foible.networks.fleet import Fleet, cross_entropy, members_at_once
 from foible.networks.preprocess import Preprocess
 from foible.randomness import words
 
@@ -62,9 +62,10 @@ class Lesson:
 class Standing:
     """How far a fleet has come, apart from its tensors. Goes into the checkpoint as JSON."""
 
-    phase: str
+    waiting: list[int] = field(default_factory=list)  # seeds that have not begun
+    seeds: list[int] = field(default_factory=list)  # seeds in training
+    phase: str = "classify"
     step: int = 0
-    seeds: list[int] = field(default_factory=list)  # still training
     losses: dict[str, list[float]] = field(default_factory=dict)  # by seed, one an epoch
     last_test: dict[str, float] = field(default_factory=dict)  # by seed, the last look at the test split
     finished: dict[str, dict[str, Any]] = field(default_factory=dict)  # by seed
@@ -127,17 +128,22 @@ def sparse_reconstruction(outputs: tuple[Tensor, Tensor], images: Tensor, labels
 def train_fleet(
     lesson: Lesson, material: Material, checkpoint: Checkpoint, advance: Callable[[str], None]
 ) -> dict[int, Trained]:
-    """Train every member to its end. `advance(note)` is called after each step of the fleet."""
-    phases = ["autoencode", "classify"] if lesson.pretraining_epochs else ["classify"]
+    """Train every member to its end, `group_size` of them at a time. `advance(note)` is called after each step."""
+    size = group_size(lesson, material)
+    first_phase = "autoencode" if lesson.pretraining_epochs else "classify"
     kept = checkpoint.read()
-    tensors, standing = (kept[0], Standing(**kept[1])) if kept else ({}, Standing(phases[0], 0, list(lesson.seeds)))
+    tensors, standing = (kept[0], Standing(**kept[1])) if kept else ({}, Standing(waiting=list(lesson.seeds)))
     trained = {
         int(seed): Trained(_under(f"finished.{seed}.", tensors), record) for seed, record in standing.finished.items()
     }
     handed: dict[str, Tensor] = {}
-    while standing.seeds:
+    while standing.seeds or standing.waiting:
+        if not standing.seeds:
+            standing.seeds, standing.waiting = standing.waiting[:size], standing.waiting[size:]
+            standing.phase, standing.step, tensors = first_phase, 0, {}
         course = _Course(lesson, material, standing, checkpoint, advance, trained)
         course.fleet.weights.update(handed)
+        handed = {}
         if tensors:
             course.restore(tensors)
             tensors = {}
@@ -146,6 +152,13 @@ def train_fleet(
             handed = {name: course.fleet.weights[name].detach() for name in ("encoder.weight", "encoder.bias")}
             standing.phase, standing.step, standing.losses = "classify", 0, {}
     return trained
+
+
+def group_size(lesson: Lesson, material: Material) -> int:
+    """How many members of the fleet are trained at a time on the device of the data."""
+    with torch.device("meta"):
+        module = zoo.build(lesson.spec, material.shape, material.classes)
+    return members_at_once(module, material.images.device) or len(lesson.seeds)
 
 
 class _Course:

@@ -302,7 +302,7 @@ def _eligible(basket: Basket, data: Dataset, quiet: bool) -> Tensor:
 def _settings(config: HuntConfig, basket: Basket, data: Dataset) -> dict[str, Any]:
     """Everything that the findings depend on, as JSON values; its hash names the run."""
     pixels = data.images[0].numel()
-    unit = config.unit or max(16, min(4000, 4_000_000 // pixels, math.ceil(config.trials / 2)))
+    unit = config.unit or max(16, min(8000, 8_000_000 // pixels, math.ceil(config.trials / 2)))
     settings = {
         "recipe": "hunt",
         "data": data.name,

@@ -7,6 +7,7 @@ import platform
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import torch
 from torch import Tensor
@@ -17,7 +18,7 @@ from foible.basket import Basket
 from foible.findings import OUTCOMES, SCHEMA
 from foible.images import LEAST_ROWS, encode_png, to_bytes, to_floats
 from foible.objectives import Objective, probabilities
-from foible.search.found import EXHAUSTED, FOUND, INVALID, Found, Trials
+from foible.search.found import EXHAUSTED, FOUND, INVALID, Accepted, Found, Trials
 
 FILM_HEIGHT = 64  # frames of a film are shrunk to at most this
 
@@ -35,40 +36,45 @@ def versions(device: torch.device) -> str:
 
 
 def retrace(
-    space: Any, seeds: Tensor, paths: Sequence[Tensor], *, film: bool = False
-) -> tuple[Any, list[list[Tensor]]]:
-    """Walk each row's path (moves, draws) again from its seed: where it ends, and each step as uint8 frames.
+    space: Any, seeds: Tensor, paths: Sequence[Tensor], filmed: Sequence[bool] | None = None
+) -> tuple[Any, list[list[np.ndarray]]]:
+    """Walk each row's path (moves, draws) again from its seed: where it ends, and frames (uint8) of the filmed rows.
 
     All rows take their j-th move together. Batches are padded to the same least number of rows as everywhere.
     """
-    rows = len(seeds)
-    if rows < LEAST_ROWS:
-        seeds = torch.cat([seeds, seeds[-1:].expand(LEAST_ROWS - rows, *seeds.shape[1:])])
-        paths = [*paths, *[paths[-1]] * (LEAST_ROWS - rows)]
+    count = len(paths)
+    filmed = [False] * count if filmed is None else filmed
+    if count < LEAST_ROWS:
+        seeds = torch.cat([seeds, seeds[-1:].expand(LEAST_ROWS - count, *seeds.shape[1:])])
     points = space.start(seeds)
-    frames: list[list[Tensor]] = [[_thumbnail(image)] if film else [] for image in seeds[:rows]]
-    for j in range(max((len(path) for path in paths), default=0)):
-        index = torch.tensor([row for row, path in enumerate(paths) if len(path) > j], device=seeds.device)
-        spare = torch.cat([index, index[-1:].expand(max(0, LEAST_ROWS - len(index)))])
-        drawn = torch.stack([paths[row][j] for row in spare.tolist()]).to(seeds.device)
+    frames: list[list[np.ndarray]] = [[] for _ in range(count)]
+    for row, frame in enumerate(_thumbnails(seeds[:count]) if any(filmed) else []):
+        if filmed[row]:
+            frames[row].append(frame)
+    lengths = [len(path) for path in paths]
+    for j in range(max(lengths, default=0)):
+        rows = [row for row, length in enumerate(lengths) if length > j]
+        index = torch.tensor(rows, device=seeds.device)
+        spare = torch.cat([index, index[-1:].expand(max(0, LEAST_ROWS - len(rows)))])
+        drawn = torch.stack([paths[row][j] for row in rows]).to(seeds.device)
+        drawn = torch.cat([drawn, drawn[-1:].expand(len(spare) - len(rows), -1)])
         moved = space.move(type(points)(*(field.index_select(0, spare) for field in points)), drawn)
-        fields = []
-        for old, new in zip(points, moved, strict=True):
-            fields.append(old.index_copy(0, index, new[: len(index)]))
-        points = type(points)(*fields)
-        if film:
-            images = space.render(moved)[: len(index)]
-            for row, image in zip(index.tolist(), images, strict=True):
-                if row < rows:
-                    frames[row].append(_thumbnail(image))
+        points = type(points)(
+            *(old.index_copy(0, index, new[: len(rows)]) for old, new in zip(points, moved, strict=True))
+        )
+        if any(filmed):
+            for row, frame in zip(rows, _thumbnails(space.render(moved)[: len(rows)]), strict=True):
+                if filmed[row]:
+                    frames[row].append(frame)
     return points, frames
 
 
-def _thumbnail(image: Tensor) -> Tensor:
-    if image.shape[1] > FILM_HEIGHT:
-        size = (FILM_HEIGHT, max(1, round(image.shape[2] * FILM_HEIGHT / image.shape[1])))
-        image = interpolate(image[None], size, mode="area")[0]
-    return to_bytes(image)
+def _thumbnails(images: Tensor) -> np.ndarray:
+    height, width = images.shape[2:]
+    if height > FILM_HEIGHT:
+        images = interpolate(images, (FILM_HEIGHT, max(1, round(width * FILM_HEIGHT / height))), mode="area")
+    pixels: np.ndarray = to_bytes(images).cpu().numpy()
+    return pixels
 
 
 @torch.no_grad()
@@ -86,58 +92,55 @@ def make_rows(
 ) -> pa.Table:
     """One row a trial, by `foible.findings.SCHEMA`. `origin` holds the columns origin_data, _split and _index."""
     count, peers = len(trials.lanes), basket.peers(suspect)
-    everyone = [suspect, *peers]
-    ends = torch.bincount(found.accepted.row, minlength=count).cumsum(0).tolist()
-    starts = [0, *ends[:-1]]
-    paths = [found.accepted.draws[start:end] for start, end in zip(starts, ends, strict=True)]
+    everyone, accepted = [suspect, *peers], found.accepted
+    moves = torch.bincount(accepted.row, minlength=count)
+    paths = accepted.draws.split(moves.tolist())
     seeds = to_floats(trials.seeds.to(basket.device))
-    points, _ = retrace(space, seeds, paths)
+    points, frames = retrace(space, seeds, paths, (found.outcome == FOUND).tolist())
     pixels = to_bytes(space.render(points)[:count])
     before, after = basket.judge(seeds, everyone), basket.judge(to_floats(pixels), everyone)
-    outcome = _judged_again(objective, found.outcome, after, trials.aims)
-    films = _films(space, seeds, paths, outcome)
-    described = _described(space, points, count)
-    said = torch.where(after[0].isfinite().all(1), after[0].argmax(1), -1).cpu()
+    outcome = _judged_again(objective, found.outcome, after, trials.aims).tolist()
     voted = after[1:].argmax(2).cpu()
-    agreed = (voted == voted[:1]).all(0) if peers else torch.zeros(count, dtype=torch.bool)
-    consensus = voted[0] if peers else torch.zeros(count, dtype=torch.int64)
-    before_p, after_p = (probabilities(logits).transpose(0, 1).cpu() for logits in (before, after))
-    first = before_p.gather(2, trials.aims.cpu()[:, None, None].expand(-1, len(everyone), 1))[..., 0]
-    pixels, seed_pixels = pixels.cpu(), to_bytes(seeds).cpu()
-    steps = found.accepted.step.tolist()
+    agreed = (voted == voted[:1]).all(0).tolist() if peers else [False] * count
+    before, after = (probabilities(logits).transpose(0, 1).cpu() for logits in (before, after))
+    said = torch.where(after[:, 0].isnan().any(1), -1, after[:, 0].argmax(1)).tolist()
+    start = before.gather(2, trials.aims[:, None, None].expand(-1, len(everyone), 1))[..., 0]
     columns: dict[str, Any] = {
         "id": [f"{suspect}-{lane:06d}" for lane in trials.lanes.tolist()],
         "config": [config] * count,
         "suspect": [suspect] * count,
         "networks": [everyone] * count,
-        "lane": trials.lanes.tolist(),
-        "outcome": [OUTCOMES[value] for value in outcome.tolist()],
-        "image": [encode_png(image) for image in pixels.numpy()],
-        "origin": [encode_png(image) for image in seed_pixels.numpy()],
+        "lane": trials.lanes.numpy(),
+        "outcome": [OUTCOMES[value] for value in outcome],
+        "image": [encode_png(image) for image in pixels.cpu().numpy()],
+        "origin": [encode_png(image) for image in to_bytes(seeds).cpu().numpy()],
         **origin,
         "truth": truth,
-        "consensus": [int(vote) if same else None for vote, same in zip(consensus, agreed, strict=True)],
-        "said": [None if value < 0 else value for value in said.tolist()],
-        "before": before_p.tolist(),
-        "after": after_p.tolist(),
-        "moves": [end - start for start, end in zip(starts, ends, strict=True)],
-        "candidates": found.candidates.tolist(),
-        "forwards": found.forwards.tolist(),
-        "backwards": found.backwards.tolist(),
-        "path": [
-            [{"step": step, "draws": draws} for step, draws in zip(steps[start:end], path.tolist(), strict=True)]
-            for start, end, path in zip(starts, ends, paths, strict=True)
-        ],
-        "trace": [
-            [first[row].tolist(), *found.accepted.trace[start:end].tolist()]
-            for row, (start, end) in enumerate(zip(starts, ends, strict=True))
-        ],
+        "consensus": [vote if same else None for vote, same in zip(voted[:1].flatten().tolist(), agreed, strict=True)]
+        if peers
+        else [None] * count,
+        "said": [None if value < 0 else value for value in said],
+        "before": _nested(before),
+        "after": _nested(after),
+        "moves": moves.numpy(),
+        "candidates": found.candidates.numpy(),
+        "forwards": found.forwards.numpy(),
+        "backwards": found.backwards.numpy(),
+        "path": _path(accepted, moves),
+        "trace": _trace(start, accepted, moves),
         "point": _flat(points, count),
-        "change": described,
-        "film": films,
+        "change": _described(space, points, count),
+        "film": [
+            encode_png(np.concatenate(film, 2)) if state == FOUND else None
+            for film, state in zip(frames, outcome, strict=True)
+        ],
         "versions": [versions(basket.device)] * count,
     }
-    return pa.table({name: pa.array(columns[name], SCHEMA.field(name).type) for name in SCHEMA.names}, schema=SCHEMA)
+    arrays = [
+        values.cast(kind) if isinstance(values, pa.Array) else pa.array(values, kind)
+        for values, kind in ((columns[field.name], field.type) for field in SCHEMA)
+    ]
+    return pa.table(arrays, schema=SCHEMA)
 
 
 def _judged_again(objective: Objective, claimed: Tensor, after: Tensor, aims: Tensor) -> Tensor:
@@ -147,29 +150,48 @@ def _judged_again(objective: Objective, claimed: Tensor, after: Tensor, aims: Te
     return torch.where(after.isfinite().all(2).all(0).cpu(), outcome, INVALID)
 
 
-def _films(space: Any, seeds: Tensor, paths: list[Tensor], outcome: Tensor) -> list[bytes | None]:
-    films: list[bytes | None] = [None] * len(paths)
-    index = (outcome == FOUND).nonzero()[:, 0]
-    if len(index):
-        chosen = [paths[row] for row in index.tolist()]
-        _, frames = retrace(space, seeds.index_select(0, index.to(seeds.device)), chosen, film=True)
-        for row, film in zip(index.tolist(), frames, strict=True):
-            films[row] = encode_png(torch.cat([frame.cpu() for frame in film], 2))
-    return films
+def _offsets(lengths: Tensor) -> pa.Array:
+    return pa.array(torch.cat([lengths.new_zeros(1), lengths.cumsum(0)]).to(torch.int32).numpy())
 
 
-def _described(space: Any, points: Any, count: int) -> list[list[tuple[str, float]]]:
+def _lists(values: Tensor) -> pa.Array:
+    """(n, k) as n lists of k floats."""
+    lengths = torch.full((len(values),), values.shape[1])
+    return pa.ListArray.from_arrays(_offsets(lengths), pa.array(values.float().flatten().numpy()))
+
+
+def _nested(values: Tensor) -> pa.Array:
+    """(n, networks, classes) as lists of lists."""
+    return pa.ListArray.from_arrays(_offsets(torch.full((len(values),), values.shape[1])), _lists(values.flatten(0, 1)))
+
+
+def _path(accepted: Accepted, moves: Tensor) -> pa.Array:
+    steps = pa.array(accepted.step.to(torch.int32).numpy())
+    return pa.ListArray.from_arrays(
+        _offsets(moves), pa.StructArray.from_arrays([steps, _lists(accepted.draws)], ["step", "draws"])
+    )
+
+
+def _trace(start: Tensor, accepted: Accepted, moves: Tensor) -> pa.Array:
+    """The start (n, networks) before the accepted moves of each row."""
+    rows = torch.cat([torch.arange(len(start)), accepted.row])
+    order = rows.argsort(stable=True)  # each start stands before its moves, which are in order already
+    return pa.ListArray.from_arrays(_offsets(moves + 1), _lists(torch.cat([start, accepted.trace])[order]))
+
+
+def _described(space: Any, points: Any, count: int) -> pa.Array | list[Any]:
     """The change in human units, where the space can say it."""
     describe = getattr(space, "describe", None)
     if describe is None:
         return [[] for _ in range(count)]
-    parts = {name: values.tolist() for name, values in describe(points).items()}
-    return [[(name, values[row]) for name, values in parts.items()] for row in range(count)]
+    parts = describe(points)
+    values = torch.stack([part[:count].float() for part in parts.values()], 1).cpu()
+    offsets = _offsets(torch.full((count,), len(parts)))
+    return pa.MapArray.from_arrays(offsets, pa.array(list(parts) * count), pa.array(values.flatten().numpy()))
 
 
-def _flat(points: Any, count: int) -> list[list[float]]:
+def _flat(points: Any, count: int) -> pa.Array | list[Any]:
     fields = [field for name, field in zip(points._fields, points, strict=True) if name != "image"]
     if not fields:
         return [[] for _ in range(count)]
-    numbers: list[list[float]] = torch.cat([field.float().flatten(1) for field in fields], 1)[:count].tolist()
-    return numbers
+    return _lists(torch.cat([field.float().flatten(1) for field in fields], 1)[:count].cpu())

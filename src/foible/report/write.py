@@ -10,12 +10,12 @@ from typing import Any
 from jinja2 import Environment, StrictUndefined, Template
 from markupsafe import Markup
 
+from foible.disk import write_atomically
 from foible.errors import UserError
 from foible.findings import Findings
 from foible.report import choose, figures, words
 from foible.report.source import Source
 from foible.report.tally import Tally, tally
-from foible.runs.folder import write_atomically
 
 LIMIT = 8_000_000  # bytes of a report
 _CARD = ("id", "suspect", "networks", "truth", "consensus", "said", "after", "change", "image", "origin")

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -20,39 +18,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from filelock import FileLock, Timeout
 
+from foible.disk import write_atomically
 from foible.errors import UserError
 
 
 def settings_hash(settings: dict[str, Any]) -> str:
     """Twelve hex digits that change with any setting."""
     return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:12]
-
-
-def write_atomically(file: Path, data: bytes) -> None:
-    """The whole file or nothing: written beside, synced, renamed."""
-    beside = file.with_name(f".{file.name}.{os.getpid()}.tmp")
-    try:
-        with beside.open("wb") as handle:
-            handle.write(data)
-            handle.flush()
-            os.fsync(handle.fileno())
-        beside.replace(file)
-    except BaseException as error:
-        with suppress(OSError):
-            beside.unlink()
-        if not isinstance(error, OSError):
-            raise
-        raise UserError(
-            f"cannot write {file}: {error.strerror or error} ({_free(file.parent)}): make room and run the same "
-            "command again; what was finished before is safe and will not be done twice"
-        ) from error
-
-
-def _free(folder: Path) -> str:
-    try:
-        return f"{shutil.disk_usage(folder).free // 2**20} MiB free there"
-    except OSError:
-        return "its folder is gone"
 
 
 class RunFolder:

@@ -31,6 +31,23 @@ def _put(points: Any, index: Tensor, new: Any, rows: Tensor | None = None) -> No
             ours.index_copy_(0, index, theirs if rows is None else theirs.index_select(0, rows))
 
 
+def _ask(
+    basket: Basket, objective: Objective, images: Tensor, aim: Tensor, peers: list[str], precision: Precision
+) -> tuple[Tensor, Tensor, Tensor | int]:
+    """What the peers say: logits (peers, allowed, classes) of the rows that all allow, which rows these are, and how
+    many peers each row cost. The first peer is asked alone: what it refuses need not be shown to anybody else."""
+    first = basket.judge(images, peers[:1], precision)
+    rows = objective.allows(first, aim).nonzero()[:, 0]
+    if len(peers) < 2 or not rows.numel():
+        return first[:, rows].expand(len(peers), -1, -1), rows, len(peers[:1])
+    costs = torch.ones_like(aim)
+    costs[rows] += len(peers) - 1
+    rest = basket.judge(images.index_select(0, rows), peers[1:], precision)
+    kept = objective.allows(rest, aim[rows]).nonzero()[:, 0]
+    rows = rows[kept]
+    return torch.cat([first[:, rows], rest[:, kept]]), rows, costs
+
+
 class _Lanes:
     """The live rows of a batch: which trial each works on, where it is, and what it has spent."""
 
@@ -118,43 +135,42 @@ def hill_climb(
     lanes = _Lanes(space, objective, basket, trials, suspect)
     lanes.begin(width)
     while len(lanes.rows):
-        steps = lanes.step[:, None] + torch.arange(ROUND, device=device)
-        drawn = uniforms(seed, lanes.lane[:, None], steps, stream="hill_climb.moves", count=space.draws)
+        steps = lanes.step + torch.arange(ROUND, device=device)[:, None]
+        drawn = uniforms(seed, lanes.lane, steps, stream="hill_climb.moves", count=space.draws)
         tried = torch.zeros_like(lanes.step)
         asked = torch.zeros_like(lanes.step)
         for k in range(ROUND):
-            candidate = space.move(lanes.points, drawn[:, k])
+            candidate = space.move(lanes.points, drawn[k])
             images = space.render(candidate)
             logits = basket.judge(images, [suspect], precision)[0]
             score = objective.score(logits, lanes.aim)
             tried += lanes.alive
             lanes.stale += 1
             better = ((score > lanes.best) & lanes.alive).nonzero()[:, 0]
-            if len(better):
+            if better.numel():
                 aim = lanes.aim[better]
                 shown = images.index_select(0, better)
-                said = basket.judge(shown, peers, precision)
-                asked[better] += len(peers)
-                allowed = objective.allows(said, aim).nonzero()[:, 0]
+                said, allowed, costs = _ask(basket, objective, shown, aim, peers, precision)
+                asked[better] += costs
                 index, aim = better[allowed], aim[allowed]
-                if len(index):
+                if index.numel():
                     _put(lanes.points, index, candidate, index)
                     lanes.best[index] = score[index]
                     lanes.stale[index] = 0
-                    everything = torch.cat([logits[index][None], said[:, allowed]])
+                    everything = torch.cat([logits[index][None], said])
                     trace = of_class(probabilities(everything), aim).t()
-                    events.append((lanes.rows[index], lanes.step[index] + k, drawn[index, k], trace))
+                    events.append((lanes.rows[index], lanes.step[index] + k, drawn[k].index_select(0, index), trace))
                     hit = objective.found(everything, aim).nonzero()[:, 0]
-                    if len(hit):  # found means found on what a PNG will hold, in float32
+                    if hit.numel():  # found means found on what a PNG will hold, in float32
                         asked[index[hit]] += len(everyone)
                         settled = settle(shown.index_select(0, allowed[hit]))
                         sure = hit[objective.found(basket.judge(settled, everyone), aim[hit])]
                         outcome[lanes.rows[index[sure]]] = FOUND
                         lanes.alive[index[sure]] = False
-            broken = (score.isnan() & lanes.alive).nonzero()[:, 0]
-            if len(broken):
-                outcome[lanes.rows[broken]] = INVALID
-                lanes.alive[broken] = False
+            broken = score.isnan()
+            if broken.any():
+                outcome[lanes.rows[broken & lanes.alive]] = INVALID
+                lanes.alive &= ~broken
             lanes.alive &= lanes.stale < patience
             if budget.forwards is not None:
                 spent = forwards[lanes.rows] + tried + asked

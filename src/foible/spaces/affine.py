@@ -98,7 +98,7 @@ class Affine:
 
         Forward it is shift ∘ rotate ∘ shear ∘ stretch; this is the inverse, written out.
         """
-        signed = uniforms.t() * 2 - 1
+        signed = uniforms.t().contiguous() * 2 - 1
         angle = signed[0] * math.radians(self.degrees)
         stretch_x, stretch_y = 1 + signed[1] * (self.percent / 100), 1 + signed[2] * (self.percent / 100)
         shear = signed[3] * (self.shear / 100)
