@@ -178,33 +178,27 @@ class Basket:
             return images.new_empty(0, rows, len(self.classes))
         if rows < LEAST_ROWS:
             images = torch.cat([images, images[-1:].expand(LEAST_ROWS - rows, *images.shape[1:])])
-        cast = torch.autocast(self.device.type, torch.bfloat16) if precision == "bf16" else nullcontext()
         seen: dict[Preprocess, Tensor] = {}
         answers = []
-        with cast:
+        with torch.autocast(self.device.type, torch.bfloat16) if precision == "bf16" else nullcontext():
             for name in chosen:
                 how = self._preprocess[name]
                 if how not in seen:
                     seen[how] = how(images)
-                answers.append(self._checked(name, self._networks[name](seen[how]), len(images))[:rows])
-        return answers[0].float()[None] if len(answers) == 1 else torch.stack(answers).float()
+                answers.append(self._checked(name, self._networks[name](seen[how]), len(images)))
+        return torch.stack(answers)[:, :rows].float()
 
     def _checked(self, name: str, logits: Any, rows: int) -> Tensor:
+        if isinstance(logits, Tensor) and logits.shape == (rows, len(self.classes)):
+            return logits
         if not isinstance(logits, Tensor):
-            raise UserError(
-                f"network {name!r} returned {type(logits).__name__}: expected a tensor of logits (n, classes)"
-            )
-        if logits.ndim != 2 or logits.shape[0] != rows:
-            raise UserError(
-                f"network {name!r} returned shape {tuple(logits.shape)} for {rows} images: "
-                f"expected ({rows}, {len(self.classes)})"
-            )
-        if logits.shape[1] != len(self.classes):
-            raise UserError(
-                f"network {name!r} has {logits.shape[1]} classes, the basket has {len(self.classes)}: "
-                "give networks of one task"
-            )
-        return logits
+            given = f"returned {type(logits).__name__}: expected a tensor of logits (n, classes)"
+        elif logits.ndim != 2 or len(logits) != rows:
+            expected = (rows, len(self.classes))
+            given = f"returned shape {tuple(logits.shape)} for {rows} images: expected {expected}"
+        else:
+            given = f"has {logits.shape[1]} classes, the basket has {len(self.classes)}: give networks of one task"
+        raise UserError(f"network {name!r} {given}")
 
     @torch.no_grad()
     def predict(self, images: Tensor, names: Sequence[str] | None = None, *, batch: int = 1000) -> Tensor:

@@ -72,7 +72,7 @@ class Dissent:
     def found(self, logits: Tensor, aim: Tensor) -> Tensor:
         top = logits[0].softmax(1).max(1)
         wrong = (top.indices != aim) & (top.values >= self.suspect_confidence)  # NaN is never >=
-        return wrong & self.allows(logits[1:], aim)
+        return wrong & self.allows(logits[1:], aim) if wrong.any() else wrong
 
 
 OBJECTIVES = {"dissent": Dissent}

@@ -16,7 +16,7 @@ from torch.nn.functional import interpolate
 import foible
 from foible.basket import Basket
 from foible.findings import OUTCOMES, SCHEMA
-from foible.images import LEAST_ROWS, encode_png, to_bytes, to_floats
+from foible.images import LEAST_ROWS, encode_png, encode_pngs, to_bytes, to_floats
 from foible.objectives import Objective, probabilities
 from foible.search.found import EXHAUSTED, FOUND, INVALID, Accepted, Found, Trials
 
@@ -112,8 +112,8 @@ def make_rows(
         "networks": [everyone] * count,
         "lane": trials.lanes.numpy(),
         "outcome": [OUTCOMES[value] for value in outcome],
-        "image": [encode_png(image) for image in pixels.cpu().numpy()],
-        "origin": [encode_png(image) for image in to_bytes(seeds).cpu().numpy()],
+        "image": encode_pngs(pixels.cpu().numpy()),
+        "origin": encode_pngs(to_bytes(seeds).cpu().numpy()),
         **origin,
         "truth": truth,
         "consensus": [vote if same else None for vote, same in zip(voted[:1].flatten().tolist(), agreed, strict=True)]

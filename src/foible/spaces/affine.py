@@ -53,8 +53,9 @@ def warp(images: Tensor, matrix: Tensor) -> Tensor:
 
 def compose(first: Tensor, second: Tensor) -> Tensor:
     """first ∘ second of (n, 2, 3) matrices, element by element: the same bits for every batch size."""
-    linear = first[:, :, :1] * second[:, :1] + first[:, :, 1:2] * second[:, 1:]
-    return torch.cat([linear[:, :, :2], linear[:, :, 2:] + first[:, :, 2:]], 2)
+    both = torch.addcmul(first[:, :, :1] * second[:, :1], first[:, :, 1:2], second[:, 1:])
+    both[:, :, 2] += first[:, :, 2]
+    return both
 
 
 @dataclass(frozen=True)
@@ -98,16 +99,17 @@ class Affine:
 
         Forward it is shift ∘ rotate ∘ shear ∘ stretch; this is the inverse, written out.
         """
-        signed = uniforms.t().contiguous() * 2 - 1
-        angle = signed[0] * math.radians(self.degrees)
-        stretch_x, stretch_y = 1 + signed[1] * (self.percent / 100), 1 + signed[2] * (self.percent / 100)
-        shear = signed[3] * (self.shear / 100)
-        shift_x, shift_y = signed[4] * self.pixels, signed[5] * self.pixels
+        bounds = uniforms.new_tensor(
+            [math.radians(self.degrees), *[self.percent / 100] * 2, self.shear / 100, *[self.pixels] * 2]
+        )
+        signed = (uniforms.t().contiguous() * 2 - 1) * bounds[:, None]
+        angle, _, _, shear, shift_x, shift_y = signed
         cos, sin = angle.cos(), angle.sin()
-        a, b = (cos + shear * sin) / stretch_x, (sin - shear * cos) / stretch_x
-        c, d = -sin / stretch_y, cos / stretch_y
-        e, f = -(a * shift_x + b * shift_y), -(c * shift_x + d * shift_y)
-        return torch.stack([a, b, e, c, d, f], 1).view(-1, 2, 3)
+        shrink_x, shrink_y = (1 + signed[1:3]).reciprocal()
+        a, b = torch.addcmul(cos, shear, sin) * shrink_x, torch.addcmul(sin, shear, cos, value=-1) * shrink_x
+        c, d = -sin * shrink_y, cos * shrink_y
+        e, f = torch.addcmul(a * shift_x, b, shift_y), torch.addcmul(c * shift_x, d, shift_y)
+        return torch.stack([a, b, -e, c, d, -f], 1).view(-1, 2, 3)
 
     def describe(self, points: AffinePoints) -> dict[str, Tensor]:
         """The whole way from the seed, (n,) each, in human units."""
