@@ -170,12 +170,13 @@ def efficiency(
             hunt(basket, data, out=scratch / f"{name} {repeat}", **settings)
             wholes.append(time.process_time() - started)
             started = time.process_time()
+            shown = images
             for kind, size, names in recording.log:
                 if kind == "warp":
-                    warp(images[:size], matrix[:size])
+                    shown = warp(images[:size], matrix[:size])
                 else:
                     for network in names:
-                        basket.network(network)(images[:size])
+                        basket.network(network)((shown if len(shown) >= size else images)[:size])
             floors.append(time.process_time() - started)
     whole, floor = min(wholes), min(floors)
     return Row(f"efficiency, {name}", whole, floor, "its forward passes and warps alone", floor / whole, bar, "s")
@@ -183,7 +184,7 @@ def efficiency(
 
 def _growth_part(folder: str, spec: str, trials: int, out: str, workers: int, send: Any) -> None:
     started = time.perf_counter()
-    hunt(folder, spec, suspect="mlp-10", trials=trials, peer_confidence=CONFIDENCE, out=out, workers=workers, unit=1000,
+    hunt(folder, spec, suspect="mlp-10", trials=trials, peer_confidence=CONFIDENCE, out=out, workers=workers, unit=2000,
          quiet=True)  # fmt: skip
     seconds = time.perf_counter() - started
     own = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
@@ -211,7 +212,7 @@ def growth(basket_folder: Path, spec: str, base: int, workers: int, scratch: Pat
 
 def main() -> None:
     parser = arguments(__doc__ or "")
-    parser.add_argument("--trials", type=int, default=8000)
+    parser.add_argument("--trials", type=int, default=40_000)
     parser.add_argument("--growth-base", type=int, default=4000)
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--only", default="speed,efficiency,resnet,growth")
@@ -228,7 +229,17 @@ def main() -> None:
             basket, data = Basket.open(scratch / "mlps"), load(spec, quiet=True)
             name = f"five MLPs on {spec}, {options.trials // 2:,} trials"
             rows.append(
-                efficiency(basket, data, name, 0.65, 3, scratch, trials=options.trials // 2, peer_confidence=CONFIDENCE)
+                efficiency(
+                    basket,
+                    data,
+                    name,
+                    0.65,
+                    1,
+                    scratch,
+                    trials=options.trials // 2,
+                    unit=options.trials // 2,
+                    peer_confidence=CONFIDENCE,
+                )
             )
         if "resnet" in wanted:
             name = "two ResNet-20s, 32×32 RGB, 64 trials"

@@ -148,6 +148,11 @@ class Basket:
         return basket
 
     @property
+    def preprocess(self) -> dict[str, Preprocess]:
+        """How each network's images are prepared."""
+        return dict(self._preprocess)
+
+    @property
     def names(self) -> tuple[str, ...]:
         return tuple(self._networks)
 
@@ -229,7 +234,7 @@ def _as_preprocess(given: str | Preprocess, name: str) -> Preprocess:
     raise UserError(f"preprocess of {name!r} is {given!r}: expected 'inside' or Preprocess(mean, std, size)")
 
 
-def _split_name(text: str) -> tuple[str | None, str]:
+def split_name(text: str) -> tuple[str | None, str]:
     """`NAME=SPEC` or `SPEC`; the `=` of options, which follow a `?`, does not count."""
     head, equals, tail = text.partition("=")
     if equals and "?" not in head and "/" not in head and ":" not in head:
@@ -239,7 +244,7 @@ def _split_name(text: str) -> tuple[str | None, str]:
 
 def _entries(text: str, classes: Sequence[str] | None, shape: tuple[int, int, int] | None) -> Iterable[Entry]:
     """The networks that one `[NAME=]SPEC` names."""
-    name, text = _split_name(text)
+    name, text = split_name(text)
     if Path(text).is_dir():
         entries = load_folder(text)
         if name is not None:
@@ -267,9 +272,16 @@ def _renamed(entry: Entry, name: str) -> Entry:
 
 def _preprocess_from(options: Mapping[str, str], text: str) -> Preprocess:
     """`preprocess=inside`, or mean/std/size as comma-separated numbers."""
-    if options.get("preprocess") == "inside":
+    known = ("preprocess", "mean", "std", "size")
+    for key in options:
+        if key not in (*known, "weights"):
+            hint = specs.did_you_mean(key, known)
+            raise UserError(f"{text!r} has no option {key!r}{hint}; it takes {', '.join(known)}")
+    if "preprocess" in options:
+        if options["preprocess"] != "inside" or len(options.keys() & set(known)) > 1:
+            raise UserError(f"{text!r}: expected preprocess=inside alone, or mean=, std= and size= without preprocess=")
         return Preprocess()
-    if not {"mean", "std", "size"} & set(options):
+    if not options.keys() & set(known):
         raise UserError(
             f"{text!r} does not say how its images are preprocessed: add ?preprocess=inside if the network takes "
             "pixels in [0, 1] and normalises itself, or ?mean=0.5,0.5,0.5&std=0.2,0.2,0.2&size=224"
@@ -330,5 +342,8 @@ def _from_weights(
     plain = f"{spec.name}:{spec.argument}" if spec.argument else spec.name
     module = zoo.build(plain, shape, len(classes))
     load_weights(module, weights)
-    preprocess = _preprocess_from({"preprocess": "inside"} | dict(spec.options), text)
+    said = dict(spec.options)
+    if not zoo.family_of(plain).normalise and not said.keys() - {"weights"}:
+        said["preprocess"] = "inside"  # these train on plain pixels; the others on normalised ones, which must be said
+    preprocess = _preprocess_from(said, text)
     return Entry(name or zoo.name_of(plain), module, preprocess, tuple(classes), shape, text, fingerprint(module), {})

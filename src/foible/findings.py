@@ -91,10 +91,19 @@ def shard_files(run: str | Path) -> list[Path]:
 def read_shard(file: Path, columns: Sequence[str] | None = None) -> pa.Table:
     """One shard, checked; a damaged file is named."""
     try:
-        table = pq.read_table(file, columns=None if columns is None else list(columns), partitioning=None)
-    except (pa.ArrowInvalid, OSError) as error:
+        table = pq.read_table(
+            file, columns=None if columns is None else list(columns), partitioning=None, page_checksum_verification=True
+        )
+        _check_version(table.schema, str(file))
+        table.validate(full=True)
+        for key in (b"foible.classes", b"foible.configs"):
+            json.loads(table.schema.metadata[key])
+    except (pa.ArrowException, OSError, ValueError, KeyError) as error:
         raise UserError(f"{file} cannot be read as Parquet ({error}): delete it and resume the run") from error
-    _check_version(table.schema, str(file))
+    wanted = SCHEMA.names if columns is None else list(columns)
+    for name in wanted:
+        if name not in table.column_names or table.schema.field(name).type != SCHEMA.field(name).type:
+            raise UserError(f"{file} has no column {name!r} of findings: delete it and resume the run")
     return table
 
 

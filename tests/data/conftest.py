@@ -13,6 +13,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path / "home"
     folder.mkdir()
     monkeypatch.setenv("FOIBLE_DATA", str(folder))
-    monkeypatch.setattr("foible.data.places.user_cache_dir", lambda *_, **__: str(tmp_path / "cache"))
+    for name in ("XDG_CACHE_HOME", "LOCALAPPDATA"):
+        monkeypatch.setenv(name, str(tmp_path / "cache"))
     monkeypatch.chdir(tmp_path)
     return folder

@@ -77,7 +77,7 @@ def test_mnist_bare_in_foible_data_is_not_taken_for_fashion_mnist(home: Path) ->
 
 
 def test_mnist_is_found_in_the_cache_folder(home: Path) -> None:
-    write_idx(home.parent / "cache" / "mnist", grey(2), [0, 1])
+    write_idx(home.parent / "cache" / "foible" / "mnist", grey(2), [0, 1])
     assert len(data.load("mnist")) == 2
 
 

@@ -21,8 +21,10 @@ def print_summary(rows: list[dict[str, Any]], report: Path | None, *, json: bool
         return
     from rich import box
     from rich.console import Console
-    from rich.markup import escape
     from rich.table import Table
+    from rich.text import Text
+
+    from foible.data.dataset import shown
 
     title = "What each network gets wrong that all its peers get right"
     table = Table(title=title, title_justify="left", box=box.SIMPLE)
@@ -30,7 +32,8 @@ def print_summary(rows: list[dict[str, Any]], report: Path | None, *, json: bool
         table.add_column(name, justify="left" if name == "suspect" else "right", no_wrap=True)
     for row in rows:
         table.add_row(
-            escape(row["suspect"]), f"{row['trials']:,}", f"{row['found']:,}", f"{100 * (row['success'] or 0):.1f} %",
+            Text(shown(row["suspect"])), f"{row['trials']:,}", f"{row['found']:,}",
+            f"{100 * (row['success'] or 0):.1f} %",
             f"{100 * row['low']:.0f}–{100 * row['high']:.0f}", _mean(row["moves"], 1),
             _mean(row["inferences_spent"], 0), _mean(row["inferences_as_the_paper_counts"], 0),
         )  # fmt: skip

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 
 from foible.data.catalogue import FORMS, KNOWN
 from foible.data.cifar import load_cifar10
-from foible.data.dataset import SPLITS, Dataset
+from foible.data.dataset import SPLITS, Dataset, shown
 from foible.data.digits import load_digits
 from foible.data.folder import load_folder
 from foible.data.idx import load_idx
@@ -48,7 +49,19 @@ def load(spec: str | Dataset, split: str = "train", *, quiet: bool = False) -> D
             f"{spec!r}: {parsed.name} takes no path and no options; "
             "set FOIBLE_DATA to the folder that it is to be looked for in"
         )
-    return loader(spec, parsed.argument, split, quiet, **bind(loader, parsed.options, spec))
+    data = loader(spec, parsed.argument, split, quiet, **bind(loader, parsed.options, spec))
+    if data.problems and not quiet:
+        _tell(data)
+    return data
+
+
+def _tell(data: Dataset, most: int = 10) -> None:
+    """Say on standard error what was left out, so that nobody learns of it by counting."""
+    lines = [f"{shown(data.name)} ({data.split}): {len(data.problems)} left out, {len(data)} read"]
+    lines += [f"  {shown(problem)}" for problem in data.problems[:most]]
+    if len(data.problems) > most:
+        lines.append(f"  … and {len(data.problems) - most} more")
+    print("\n".join(lines), file=sys.stderr)
 
 
 def _unknown(spec: str, name: str) -> UserError:

@@ -81,6 +81,8 @@ def load_folder(folder: str | Path) -> list[Entry]:
     classes = record.get("classes")
     if not isinstance(classes, list) or not all(isinstance(name, str) for name in classes) or len(classes) < 2:
         raise UserError(f"{where}: classes must be a list of at least 2 names")
+    for name in classes:
+        _writable(name, where)
     if len(set(classes)) != len(classes):
         raise UserError(f"{where}: two classes have the same name: labels could not be told apart")
     shape = record.get("shape")
@@ -192,6 +194,7 @@ def _from_json(record: Any, folder: Path, classes: tuple[str, ...], shape: tuple
         if not isinstance(value, str) or not value:
             raise UserError(f"{where}: {key} of network {record.get('name')!r} is {value!r}, expected text")
     name, spec, file, sha256 = (str(value) for value in texts.values())
+    _writable(name, where)
     if not _is_plain(file):
         raise UserError(f"{where}: file {file!r} of network {name!r} is not a plain file name in that folder")
     seed, accuracy, training = record.get("seed", 0), record.get("accuracy", {}), record.get("training", {})
@@ -208,6 +211,14 @@ def _from_json(record: Any, folder: Path, classes: tuple[str, ...], shape: tuple
             f"{where}: preprocess of network {name!r} has {len(preprocess.mean)} means for {shape[0]} channels"
         )
     return Entry(name, module.eval(), preprocess, classes, shape, spec, sha256, accuracy, seed, training)
+
+
+def _writable(name: str, where: Path) -> None:
+    """JSON can hold half a surrogate pair; no table and no report can."""
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        raise UserError(f"{where}: the name {name!r} is not text that can be written: mend that file") from None
 
 
 def _one_task(entries: Sequence[Entry]) -> Entry:

@@ -38,6 +38,8 @@ class HuntConfig:
     def __post_init__(self) -> None:
         if isinstance(self.suspect, str):
             object.__setattr__(self, "suspect", (self.suspect,))
+        if len(set(self.suspect)) != len(self.suspect):
+            raise UserError(f"a suspect is given twice: {', '.join(self.suspect)}")
         for name in ("trials", "patience", "budget", "unit"):
             value = getattr(self, name)
             if value is not None and value < 1:

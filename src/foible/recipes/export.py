@@ -11,6 +11,7 @@ import hashlib
 import re
 import shutil
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ import pyarrow.parquet as pq
 from foible.errors import UserError
 from foible.findings import Findings, read_shard, shard_files
 
+_TAKEN = re.compile(r"(con|prn|aux|nul|com[0-9]|lpt[0-9])(\..*)?|findings\.csv|unlabelled")
 FORMATS = ("folder", "parquet", "csv")
 _PLAIN = (
     "id", "suspect", "outcome", "moves", "candidates", "forwards", "backwards",
@@ -27,9 +29,14 @@ _PLAIN = (
 
 
 def safe_name(name: str) -> str:
-    """A name that is a plain file name on every system; where letters had to go, a hash keeps names apart."""
+    """A name that is a plain file name on every system; where it had to change, a hash keeps names apart.
+
+    Capitals count as a change: on many disks `A` and `a` are one file. So do names that Windows or we ourselves use.
+    """
     plain = re.sub(r"[^A-Za-z0-9._-]+", "_", name).strip("._")[:80]
-    return plain if plain == name else f"{plain or 'class'}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"
+    if plain == name == name.lower() and not _TAKEN.fullmatch(name):
+        return plain
+    return f"{plain or 'class'}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"
 
 
 def _cell(value: Any) -> Any:
@@ -47,7 +54,7 @@ def _flat_rows(parts: Iterator[Findings], files: dict[str, str] | None = None) -
             for name in ("truth", "consensus", "said"):
                 flat[name] = None if row[name] is None else part.classes[row[name]]
             flat["said_probability"] = None if row["said"] is None else row["after"][0][row["said"]]
-            flat.update(dict(row["change"] or []))
+            flat.update({name: value for name, value in row["change"] or [] if name not in flat})
             yield flat
 
 
@@ -61,7 +68,7 @@ def _write_csv(rows: list[dict[str, Any]], file: Path) -> None:
     names = list(dict.fromkeys(name for row in rows for name in row))
     with file.open("w", newline="", encoding="utf-8") as handle:
         writer = csv.DictWriter(handle, names or list(_PLAIN))
-        writer.writeheader()
+        writer.writerow({name: _cell(name) for name in writer.fieldnames})
         writer.writerows({name: _cell(value) for name, value in row.items()} for row in rows)
 
 
@@ -99,8 +106,7 @@ def export(run: str | Path | Findings, to: str, out: str | Path, *, everything: 
     if target.exists() and (target.is_file() or any(target.iterdir())):
         raise UserError(f"{str(out)!r} exists already: give another --out, so that nothing is overwritten")
     beside = target.with_name(f".{target.name}.part")
-    shutil.rmtree(beside, ignore_errors=True)
-    beside.unlink(missing_ok=True)
+    _remove(beside)
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         if to == "folder":
@@ -116,6 +122,14 @@ def export(run: str | Path | Findings, to: str, out: str | Path, *, everything: 
             target.rmdir()
         beside.replace(target)
     except OSError as error:
-        shutil.rmtree(beside, ignore_errors=True)
         raise UserError(f"cannot export to {str(out)!r}: {error.strerror or error}") from error
+    finally:
+        _remove(beside)
     return count
+
+
+def _remove(path: Path) -> None:
+    """A file or a folder that may be there."""
+    shutil.rmtree(path, ignore_errors=True)
+    with suppress(OSError):
+        path.unlink()

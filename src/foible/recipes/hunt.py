@@ -16,15 +16,17 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qsl, quote
 
 import torch
 from torch import Tensor
 
 from foible import specs
-from foible.basket import Basket, Budget
+from foible.basket import Basket, Budget, split_name
 from foible.data import Dataset, load
 from foible.errors import UserError
 from foible.findings import Findings, with_metadata
+from foible.networks.resume import fingerprint
 from foible.objectives import OBJECTIVES
 from foible.progress import progress
 from foible.randomness import integers
@@ -103,6 +105,8 @@ def hunt(
     options: the fields of `HuntConfig`: suspect, trials, seed, split, space, objective, search, peer_confidence, …
         `space`, `objective` and `search` may also be objects and functions.
     """
+    if workers is not None and workers < 1:
+        raise UserError(f"workers is {workers}: expected at least 1")
     config, things = _config(options)
     data_set = load(data, config.split, quiet=quiet)
     if not isinstance(basket, Basket):
@@ -169,20 +173,20 @@ def open_hunter(
     data = load(where["data"], settings["split"], quiet=True)
     if basket is None:
         if not where["basket"]:
-            raise UserError(
-                f"the run {str(path)!r} was made with networks in memory: give them with --basket or --network"
-            )
+            raise UserError(f"the run {str(path)!r} was made with networks in memory: give them with --basket")
         basket = Basket.open(
             where["basket"],
             device=device or where["device"],
             classes=data.classes,
             shape=shape_of(data),
         )
-    for name, fingerprint in settings["networks"].items():
-        if basket.fingerprints.get(name) != fingerprint:
+    for name, known in settings["networks"].items():
+        if basket.fingerprints.get(name) != known:
             raise UserError(
                 f"network {name!r} is not the one that the run {str(path)!r} was made with: its weights differ"
             )
+        if basket.preprocess[name].to_json() != settings["preprocess"][name]:
+            raise UserError(f"network {name!r} is preprocessed otherwise than when the run {str(path)!r} was made")
     none = torch.empty(0, dtype=torch.int64)
     return _Hunter(
         basket,
@@ -241,10 +245,14 @@ def _things(named: dict[str, Any], objects: dict[str, Any] | None = None) -> dic
 
 
 def _absolute(spec: str) -> str:
-    """A spec that can be opened from any working folder: a basket folder, FILE.py:NAME, folder:PATH."""
-    head, question, tail = spec.partition("?")
-    name, equals, rest = head.partition("=")
-    named, path = (f"{name}=", rest) if equals else ("", head)
+    """A spec that can be opened from any working folder: a basket folder, FILE.py:NAME, folder:PATH, ?weights=FILE."""
+    name, text = split_name(spec)
+    named = "" if name is None else f"{name}="
+    path, question, tail = text.partition("?")
+    options = dict(parse_qsl(tail))
+    if "weights" in options:
+        options["weights"] = str(Path(options["weights"]).resolve())
+        tail = "&".join(f"{key}={quote(value, safe='/:,')}" for key, value in options.items())
     kind, colon, place = path.partition(":")
     if Path(path).is_dir():
         path = str(Path(path).resolve())
@@ -302,13 +310,14 @@ def _eligible(basket: Basket, data: Dataset, quiet: bool) -> Tensor:
 def _settings(config: HuntConfig, basket: Basket, data: Dataset) -> dict[str, Any]:
     """Everything that the findings depend on, as JSON values; its hash names the run."""
     pixels = data.images[0].numel()
-    unit = config.unit or max(16, min(8000, 8_000_000 // pixels, math.ceil(config.trials / 2)))
+    unit = config.unit or max(16, min(20_000, 16_000_000 // pixels, math.ceil(config.trials / 2)))
     settings = {
         "recipe": "hunt",
         "data": data.name,
-        "data_sha256": hashlib.sha256(data.images.numpy().tobytes()).hexdigest(),
+        "data_sha256": fingerprint(data),
         "split": data.split,
         "networks": dict(basket.fingerprints),
+        "preprocess": {name: how.to_json() for name, how in basket.preprocess.items()},
         "suspects": list(config.suspect or basket.names),
         "trials": config.trials,
         "seed": config.seed,

@@ -33,7 +33,8 @@ class Replayed:
     @property
     def holds(self) -> bool:
         """The same pixels, the same answers to float tolerance, and the same verdict."""
-        return self.same_image and self.difference < 1e-4 and (self.stored == OUTCOMES[0]) == (self.now == OUTCOMES[0])
+        verdict = self.stored == "invalid" or (self.stored == OUTCOMES[0]) == (self.now == OUTCOMES[0])
+        return self.same_image and self.difference < 1e-4 and verdict
 
 
 def replay_row(row: dict[str, Any], space: Any, objective: Any, basket: Basket) -> Replayed:
@@ -51,11 +52,17 @@ def replay_row(row: dict[str, Any], space: Any, objective: Any, basket: Basket) 
         id=row["id"],
         image=image[0].cpu(),
         same_image=encode_png(image[0].cpu()) == row["image"],
-        difference=float((answers - torch.tensor(row["after"])).abs().max()),
+        difference=_difference(answers, torch.tensor(row["after"])),
         stored=row["outcome"],
         now=OUTCOMES[0] if found else "not found",
         probabilities=answers,
     )
+
+
+def _difference(now: Tensor, stored: Tensor) -> float:
+    """The largest change of any probability; what was no number and still is none has not changed."""
+    both = now.isnan() & stored.isnan()
+    return float((now - stored).abs().masked_fill(both, 0.0).nan_to_num(nan=torch.inf).max())
 
 
 def replay(run: str | Path, ids: list[str] | None = None, *, basket: Basket | None = None) -> list[Replayed]:

@@ -100,6 +100,11 @@ def make_rows(
     pixels = to_bytes(space.render(points)[:count])
     before, after = basket.judge(seeds, everyone), basket.judge(to_floats(pixels), everyone)
     outcome = _judged_again(objective, found.outcome, after, trials.aims).tolist()
+    late = [row for row in range(count) if outcome[row] == FOUND and not frames[row]]  # made by rounding: film them too
+    if late:
+        _, films = retrace(space, seeds[late], [paths[row] for row in late], [True] * len(late))
+        for row, film in zip(late, films, strict=True):
+            frames[row] = film
     voted = after[1:].argmax(2).cpu()
     agreed = (voted == voted[:1]).all(0).tolist() if peers else [False] * count
     before, after = (probabilities(logits).transpose(0, 1).cpu() for logits in (before, after))
@@ -144,9 +149,10 @@ def make_rows(
 
 
 def _judged_again(objective: Objective, claimed: Tensor, after: Tensor, aims: Tensor) -> Tensor:
-    """A claim that the final pixels do not bear out is not a finding; an answer that is not a number is `invalid`."""
+    """The final pixels decide: a claim that they do not bear out is no finding, and one that only rounding to 8 bits
+    made is one. An answer that is not a number is `invalid`."""
     holds = objective.found(after, aims.to(after.device)).cpu()
-    outcome = torch.where((claimed == FOUND) & ~holds, EXHAUSTED, claimed)
+    outcome = torch.where(claimed == INVALID, INVALID, torch.where(holds, FOUND, EXHAUSTED))
     return torch.where(after.isfinite().all(2).all(0).cpu(), outcome, INVALID)
 
 
@@ -194,4 +200,4 @@ def _flat(points: Any, count: int) -> pa.Array | list[Any]:
     fields = [field for name, field in zip(points._fields, points, strict=True) if name != "image"]
     if not fields:
         return [[] for _ in range(count)]
-    return _lists(torch.cat([field.float().flatten(1) for field in fields], 1)[:count].cpu())
+    return _lists(torch.cat([field.float().reshape(len(field), -1) for field in fields], 1)[:count].cpu())

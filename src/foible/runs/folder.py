@@ -108,7 +108,7 @@ class RunFolder:
 
     def write(self, unit: int, table: pa.Table, timing: dict[str, float]) -> None:
         sink = pa.BufferOutputStream()
-        pq.write_table(table, sink, compression="zstd")
+        pq.write_table(table, sink, compression="zstd", write_page_checksum=True)
         write_atomically(self.path / "timings" / f"unit-{unit:06d}.json", json.dumps(timing).encode())
         write_atomically(self.shard(unit), sink.getvalue().to_pybytes())
 

@@ -58,6 +58,14 @@ def compose(first: Tensor, second: Tensor) -> Tensor:
     return both
 
 
+@lru_cache(maxsize=64)
+def _bounds(space: Affine, device: torch.device) -> tuple[Tensor, Tensor]:
+    """The least value of each part of a move, and how far it reaches from there: (6, 1) each."""
+    parts = [math.radians(space.degrees), *[space.percent / 100] * 2, space.shear / 100, *[space.pixels] * 2]
+    most = torch.tensor(parts, device=device)[:, None]
+    return -most, 2 * most
+
+
 @dataclass(frozen=True)
 class Affine:
     """Sizes of one move, each drawn evenly from ± its bound: all six parts at once, one small affine a move.
@@ -82,7 +90,8 @@ class Affine:
                 raise UserError(f"{name} is {getattr(self, name)}: expected 0 to {top:g}")
 
     def start(self, seeds: Tensor) -> AffinePoints:
-        return AffinePoints(seeds, torch.eye(2, 3, device=seeds.device).repeat(len(seeds), 1, 1))
+        stay = torch.eye(2, 3, device=seeds.device)[:, :, None].repeat(1, 1, len(seeds))
+        return AffinePoints(seeds, stay.permute(2, 0, 1))  # lanes last in memory: arithmetic runs along them
 
     def move(self, points: AffinePoints, uniforms: Tensor) -> AffinePoints:
         step = self.matrix_of(uniforms)
@@ -99,17 +108,15 @@ class Affine:
 
         Forward it is shift ∘ rotate ∘ shear ∘ stretch; this is the inverse, written out.
         """
-        bounds = uniforms.new_tensor(
-            [math.radians(self.degrees), *[self.percent / 100] * 2, self.shear / 100, *[self.pixels] * 2]
-        )
-        signed = (uniforms.t().contiguous() * 2 - 1) * bounds[:, None]
+        low, reach = _bounds(self, uniforms.device)
+        signed = torch.addcmul(low, uniforms.t().contiguous(), reach)
         angle, _, _, shear, shift_x, shift_y = signed
         cos, sin = angle.cos(), angle.sin()
         shrink_x, shrink_y = (1 + signed[1:3]).reciprocal()
         a, b = torch.addcmul(cos, shear, sin) * shrink_x, torch.addcmul(sin, shear, cos, value=-1) * shrink_x
         c, d = -sin * shrink_y, cos * shrink_y
         e, f = torch.addcmul(a * shift_x, b, shift_y), torch.addcmul(c * shift_x, d, shift_y)
-        return torch.stack([a, b, -e, c, d, -f], 1).view(-1, 2, 3)
+        return torch.stack([a, b, -e, c, d, -f]).view(2, 3, -1).permute(2, 0, 1)
 
     def describe(self, points: AffinePoints) -> dict[str, Tensor]:
         """The whole way from the seed, (n,) each, in human units."""
