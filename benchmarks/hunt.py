@@ -250,12 +250,15 @@ def main() -> None:
 
 
 def resnets() -> tuple[Basket, Dataset]:
-    """Two untrained ResNet-20s and noise that they agree on: only the time matters here."""
+    """Two ResNet-20s that differ a little, and noise that they agree on: only the time matters here."""
     from foible.networks import zoo
 
     torch.manual_seed(0)
-    networks = {f"resnet-{i}": zoo.build("resnet:20", (3, 32, 32), 10) for i in range(2)}
-    basket = Basket(networks, classes=[str(i) for i in range(10)], preprocess="inside")
+    first, second = (zoo.build("resnet:20", (3, 32, 32), 10) for _ in range(2))
+    second.load_state_dict(
+        {name: value * 1.001 if value.is_floating_point() else value for name, value in first.state_dict().items()}
+    )
+    basket = Basket({"one": first, "two": second}, classes=[str(i) for i in range(10)], preprocess="inside")
     images = (torch.rand(200, 3, 32, 32) * 255).to(torch.uint8)
     answers = basket.predict(images).argmax(2)
     same = (answers[0] == answers[1]).nonzero()[:, 0]

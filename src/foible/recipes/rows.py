@@ -58,9 +58,13 @@ def retrace(
         spare = torch.cat([index, index[-1:].expand(max(0, LEAST_ROWS - len(rows)))])
         drawn = torch.stack([paths[row][j] for row in rows]).to(seeds.device)
         drawn = torch.cat([drawn, drawn[-1:].expand(len(spare) - len(rows), -1)])
-        moved = space.move(type(points)(*(field.index_select(0, spare) for field in points)), drawn)
+        here = type(points)(*(field.index_select(0, spare) for field in points))
+        moved = space.move(here, drawn)
         points = type(points)(
-            *(old.index_copy(0, index, new[: len(rows)]) for old, new in zip(points, moved, strict=True))
+            *(
+                old if new is same else old.index_copy(0, index, new[: len(rows)])
+                for old, same, new in zip(points, here, moved, strict=True)
+            )
         )
         if any(filmed):
             for row, frame in zip(rows, _thumbnails(space.render(moved)[: len(rows)]), strict=True):
