@@ -23,7 +23,7 @@ def settle(images: Tensor) -> Tensor:
 
 def to_bytes(images: Tensor) -> Tensor:
     """(n, channels, height, width) in [0, 1] to uint8, with the same rounding as `settle`."""
-    return (images.clamp(0, 1) * 255).round().to(torch.uint8)
+    return (images * 255).round_().clamp_(0, 255).to(torch.uint8)
 
 
 def to_floats(images: Tensor) -> Tensor:
@@ -48,7 +48,13 @@ def encode_pngs(images: np.ndarray) -> list[bytes]:
     rows[:, :, 1:] = images.transpose(0, 2, 3, 1).reshape(count, height, -1)
     header = struct.pack(">IIBBBBB", width, height, 8, 2 if channels == 3 else 0, 0, 0, 0)
     start, end = b"\x89PNG\r\n\x1a\n" + _chunk(b"IHDR", header), _chunk(b"IEND", b"")
-    return [start + _chunk(b"IDAT", zlib.compress(image, 3)) + end for image in rows]
+    return [start + _chunk(b"IDAT", _deflate(image)) + end for image in rows]
+
+
+def _deflate(data: np.ndarray) -> bytes:
+    """Runs only: for drawn images as small as the general way and a third faster, for photographs nearly so."""
+    packer = zlib.compressobj(3, strategy=zlib.Z_RLE)
+    return packer.compress(data) + packer.flush()
 
 
 def encode_png(image: Tensor | np.ndarray) -> bytes:

@@ -174,7 +174,8 @@ def test_a_space_in_a_users_own_file(
             foible.images.decode_png(row["origin"]).flatten().tolist()
         )  # swaps keep every pixel's value
     monkeypatch.chdir("/")
-    assert _ok(capsys, "replay", tmp_path / "run")["replayed"] == 40
+    assert "names code" in _wrong(capsys, "replay", tmp_path / "run")
+    assert _ok(capsys, "replay", tmp_path / "run", "--trust")["replayed"] == 40
     (tmp_path / "mine.py").write_text(SWAPS.replace("first + 1", "first + 2"))
     said = _wrong(capsys, *command, "--space", f"{tmp_path / 'mine.py'}:Swaps?reach=30", "--out", tmp_path / "run")
     assert "space_sha256" in said
@@ -195,7 +196,7 @@ def test_networks_one_by_one_are_the_basket(
     ours, theirs = Findings.open(tmp_path / "run"), Findings.open(run)
     assert ours.table.equals(theirs.table)
     monkeypatch.chdir("/")  # the run remembers where its networks lie
-    assert _ok(capsys, "replay", tmp_path / "run")["differ"] == []
+    assert _ok(capsys, "replay", tmp_path / "run", "--trust")["differ"] == []
 
 
 def test_relative_weights_are_found_from_elsewhere(

@@ -126,6 +126,7 @@ def replay(
     out: Annotated[
         Path | None, typer.Option(help="Write the one image replayed here, as PNG.", show_default=False)
     ] = None,
+    trust: Annotated[bool, typer.Option("--trust", help="Run the Python files that the run names.")] = False,
     json: Json = False,
 ) -> None:
     """Compute findings again from their rows and judge them again. Exit code 1 where anything differs."""
@@ -144,7 +145,7 @@ def replay(
         findings = Findings.open(run)
         channels, height, width = decode_png(findings[0]["image"]).shape
         opened = Basket.open(basket, classes=findings.classes, shape=(channels, height, width))
-    results = run_replay(run, ids or None, basket=opened)
+    results = run_replay(run, ids or None, basket=opened, trust=trust)
     if out is not None:
         write_atomically(out, encode_png(results[0].image))
     differ = [result for result in results if not result.holds]

@@ -157,7 +157,7 @@ def hunt(
 
 def _prepare(path: Path, eligible: Any) -> Work:
     """A worker's hunter, from the run folder alone."""
-    return open_hunter(path, eligible=torch.from_numpy(eligible)).work
+    return open_hunter(path, eligible=torch.from_numpy(eligible), trust=True).work  # the user named them just now
 
 
 def open_hunter(
@@ -166,10 +166,16 @@ def open_hunter(
     eligible: Tensor | None = None,
     basket: Basket | None = None,
     device: str | None = None,
+    trust: bool = False,
 ) -> _Hunter:
-    """The hunter of a run on disk: to work on it, or to replay its rows. Refuses a basket that has changed."""
+    """The hunter of a run on disk: to work on it, or to replay its rows. Refuses a basket that has changed.
+
+    A run may come from anybody, so Python files that it names are run only with `trust`.
+    """
     config = RunFolder(path).config
     settings, where = config["settings"], config["where"]
+    if not trust:
+        _refuse_code(path, [where[name] for name in _TABLES] + ([] if basket else where["basket"]))
     data = load(where["data"], settings["split"], quiet=True)
     if basket is None:
         if not where["basket"]:
@@ -198,6 +204,15 @@ def open_hunter(
 
 
 _TABLES: dict[str, dict[str, Any]] = {"space": SPACES, "objective": OBJECTIVES, "search": SEARCHES}
+
+
+def _refuse_code(path: str | Path, named: list[str]) -> None:
+    for spec in named:
+        if specs.parse(split_name(spec)[1]).is_file:
+            raise UserError(
+                f"the run {str(path)!r} names code, {spec!r}, which would be run: read that file, and if you trust it "
+                "add --trust"
+            )
 
 
 def _config(options: dict[str, Any]) -> tuple[HuntConfig, dict[str, Any]]:

@@ -65,9 +65,14 @@ def _difference(now: Tensor, stored: Tensor) -> float:
     return float((now - stored).abs().masked_fill(both, 0.0).nan_to_num(nan=torch.inf).max())
 
 
-def replay(run: str | Path, ids: list[str] | None = None, *, basket: Basket | None = None) -> list[Replayed]:
-    """Replay rows of a run on disk (all of them without `ids`), with the basket that it names or the one given."""
-    hunter = open_hunter(run, basket=basket)
+def replay(
+    run: str | Path, ids: list[str] | None = None, *, basket: Basket | None = None, trust: bool = False
+) -> list[Replayed]:
+    """Replay rows of a run on disk (all of them without `ids`), with the basket that it names or the one given.
+
+    trust: run the Python files that the run names, where its space, objective or networks are a user's own.
+    """
+    hunter = open_hunter(run, basket=basket, trust=trust)
     findings = Findings.open(run)
     rows = findings if ids is None else [findings.get(id) for id in ids]
     return [replay_row(row, hunter.space, hunter.objective, hunter.basket) for row in rows]

@@ -66,10 +66,12 @@ def retrace(
                 for old, same, new in zip(points, here, moved, strict=True)
             )
         )
-        if any(filmed):
-            for row, frame in zip(rows, _thumbnails(space.render(moved)[: len(rows)]), strict=True):
-                if filmed[row]:
-                    frames[row].append(frame)
+        shown = [place for place, row in enumerate(rows) if filmed[row]]
+        if shown:
+            padded = torch.tensor(shown + shown[-1:] * (LEAST_ROWS - len(shown)), device=seeds.device)
+            images = space.render(type(points)(*(field.index_select(0, padded) for field in moved)))
+            for place, frame in zip(shown, _thumbnails(images[: len(shown)]), strict=True):
+                frames[rows[place]].append(frame)
     return points, frames
 
 
