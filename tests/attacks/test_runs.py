@@ -26,5 +26,5 @@ def test_code_that_a_run_names_is_not_run(what: str, tmp_path: Path, capsys: pyt
         assert code == (2 if command == ["replay"] else 0)
     assert "--trust" in capsys.readouterr().err
     assert not marker.exists()
-    assert cli.run(["replay", str(run), "--trust"]) != 0  # nothing useful is in it, but now it was run
+    cli.run(["replay", str(run), "--trust"])
     assert marker.exists()
