@@ -16,26 +16,24 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qsl, quote
 
 import torch
 from torch import Tensor
 
 from foible import specs
-from foible.basket import Basket, Budget, split_name
+from foible.basket import Basket, Budget
 from foible.data import Dataset, load
 from foible.errors import UserError
 from foible.findings import Findings, with_metadata
 from foible.networks.resume import fingerprint
-from foible.objectives import OBJECTIVES
 from foible.progress import progress
 from foible.randomness import integers
 from foible.recipes.config import HuntConfig
+from foible.recipes.parts import TABLES, absolute, make_parts, read_options, refuse_code
 from foible.recipes.rows import make_rows
 from foible.runs import RunFolder, run_units, settings_hash
 from foible.runs.local import Tick, Work, cores, do_unit, one_thread
-from foible.search import SEARCHES, Trials
-from foible.spaces import SPACES
+from foible.search import Trials
 
 
 @dataclass(frozen=True)
@@ -107,7 +105,7 @@ def hunt(
     """
     if workers is not None and workers < 1:
         raise UserError(f"workers is {workers}: expected at least 1")
-    config, things = _config(options)
+    config, things = read_options(options)
     data_set = load(data, config.split, quiet=quiet)
     if not isinstance(basket, Basket):
         basket = Basket.open(basket, device=device, classes=data_set.classes, shape=shape_of(data_set))
@@ -124,14 +122,14 @@ def hunt(
         with progress("Hunting", total, quiet=quiet) as bar, one_thread():
             return Findings.concat([Findings(hunter.work(u, bar.advance)) for u in range(len(hunter.units))])
     folder = RunFolder(out)
-    named = not any(str(settings[name]).startswith("object:") for name in _TABLES)
+    named = not any(str(settings[name]).startswith("object:") for name in TABLES)
     apart = basket.source is not None and isinstance(data, str) and named  # can another process make all of it?
     with folder.lock():
         where = {
-            "basket": [_absolute(spec) for spec in basket.source or []],
-            "data": _absolute(data_set.name),
+            "basket": [absolute(spec) for spec in basket.source or []],
+            "data": absolute(data_set.name),
             "device": basket.device.type,
-            **{name: _absolute(getattr(config, name)) for name in _TABLES},
+            **{name: absolute(getattr(config, name)) for name in TABLES},
         }
         folder.begin(settings, where, len(hunter.units))
         missing = folder.missing(len(hunter.units))
@@ -175,7 +173,7 @@ def open_hunter(
     config = RunFolder(path).config
     settings, where = config["settings"], config["where"]
     if not trust:
-        _refuse_code(path, [where[name] for name in _TABLES] + ([] if basket else where["basket"]))
+        refuse_code(path, [where[name] for name in TABLES] + ([] if basket else where["basket"]))
     data = load(where["data"], settings["split"], quiet=True)
     if basket is None:
         if not where["basket"]:
@@ -198,85 +196,9 @@ def open_hunter(
         basket,
         _by_name(data, basket.classes),
         none if eligible is None else eligible,
-        **_things(where),
+        **make_parts(where),
         settings=settings,
     )
-
-
-_TABLES: dict[str, dict[str, Any]] = {"space": SPACES, "objective": OBJECTIVES, "search": SEARCHES}
-
-
-def _refuse_code(path: str | Path, named: list[str]) -> None:
-    for spec in named:
-        if specs.parse(split_name(spec)[1]).is_file:
-            raise UserError(
-                f"the run {str(path)!r} names code, {spec!r}, which would be run: read that file, and if you trust it "
-                "add --trust"
-            )
-
-
-def _config(options: dict[str, Any]) -> tuple[HuntConfig, dict[str, Any]]:
-    """Keywords as settings, and the space, objective and search that they name (or that were given as objects)."""
-    known = [f.name for f in dataclasses.fields(HuntConfig)]
-    for key in options:
-        if key not in known:
-            raise UserError(f"hunt has no option {key!r}{specs.did_you_mean(key, known)}; it takes {', '.join(known)}")
-    options, objects = dict(options), {}
-    for name, table in _TABLES.items():
-        given = options.get(name)
-        if given is not None and not isinstance(given, str):
-            objects[name] = given
-            options[name] = specs.spec_of(given, table) or f"object:{getattr(given, '__name__', type(given).__name__)}"
-    config = HuntConfig(**options)
-    sugar: dict[str, dict[str, Any]] = {
-        "objective": {
-            "peer_confidence": config.peer_confidence,
-            "suspect_confidence": config.suspect_confidence,
-        },
-        "search": {"patience": config.patience},
-    }
-    for name, extra in sugar.items():
-        said = {key: value for key, value in extra.items() if value is not None}
-        if said and name in objects:
-            raise UserError(f"{', '.join(said)} beside a {name} of your own: set it there")
-        spec = getattr(config, name)
-        for key, value in said.items():
-            spec += f"{'&' if '?' in spec else '?'}{key}={value}"
-        config = dataclasses.replace(config, **{name: spec})
-    return config, _things(dataclasses.asdict(config), objects)
-
-
-def _things(named: dict[str, Any], objects: dict[str, Any] | None = None) -> dict[str, Any]:
-    """Space, objective and search: from their specs, but for those given as objects."""
-    made = dict(objects or {})
-    for name, table in _TABLES.items():
-        if name not in made:
-            if named[name].startswith("object:"):
-                raise UserError(
-                    f"the {name} of this run was an object in memory ({named[name][7:]}): it cannot be made again"
-                )
-            made[name] = specs.resolve(named[name], table, name)
-    return made
-
-
-def _absolute(spec: str) -> str:
-    """A spec that can be opened from any working folder: a basket folder, FILE.py:NAME, folder:PATH, ?weights=FILE."""
-    name, text = split_name(spec)
-    named = "" if name is None else f"{name}="
-    path, question, tail = text.partition("?")
-    options = dict(parse_qsl(tail))
-    if "weights" in options:
-        options["weights"] = str(Path(options["weights"]).resolve())
-        tail = "&".join(f"{key}={quote(value, safe='/:,')}" for key, value in options.items())
-    kind, colon, place = path.partition(":")
-    if Path(path).is_dir():
-        path = str(Path(path).resolve())
-    elif ".py:" in path:
-        file, _, thing = path.rpartition(":")
-        path = f"{Path(file).resolve()}:{thing}"
-    elif colon and Path(place).exists():
-        path = f"{kind}:{Path(place).resolve()}"
-    return named + path + question + tail
 
 
 def shape_of(data: Dataset) -> tuple[int, int, int]:
@@ -341,7 +263,7 @@ def _settings(config: HuntConfig, basket: Basket, data: Dataset) -> dict[str, An
         "unit": unit,
         "device": basket.device.type,
     }
-    for name in _TABLES:
+    for name in TABLES:
         spec = getattr(config, name)
         settings[name] = spec
         if specs.parse(spec).is_file:  # its name and content; where it lies is not a setting
