@@ -20,7 +20,9 @@ from foible.findings import Findings
 from foible.testing import SHAPE, linear_basket, linear_network, linear_trials
 
 SPACE = "affine?degrees=8&percent=8&pixels=0.7"  # finds much in the linear task
-PROGRAM = "import sys; from foible.cli import main; sys.argv[0] = 'foible'; main()"
+# A test run in the background is deaf to Ctrl-C, and so are its children unless they say otherwise.
+HEARING = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"
+PROGRAM = f"{HEARING}; import sys; from foible.cli import main; sys.argv[0] = 'foible'; main()"
 
 SLOW_SPACE = """
 import time

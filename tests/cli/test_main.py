@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 import typer
+from small_tasks import HEARING
 from typer.main import get_command
 
 import foible
@@ -29,7 +30,9 @@ PANELS = {
 
 def program(*args: str, code: str = "", **environment: str) -> subprocess.CompletedProcess[str]:
     """Run the program as a user would; `code` first changes it."""
-    script = f"import sys\nfrom foible import cli\n{code}\nsys.argv = ['foible', *sys.argv[1:]]\ncli.main()\n"
+    script = (
+        f"{HEARING}\nimport sys\nfrom foible import cli\n{code}\nsys.argv = ['foible', *sys.argv[1:]]\ncli.main()\n"
+    )
     settings = {key: value for key, value in os.environ.items() if key != "FOIBLE_DEBUG"} | {"COLUMNS": "120"}
     return subprocess.run(
         [sys.executable, "-c", script, *args],
