@@ -7,10 +7,11 @@ Ratios of one run on one machine: absolute times mean little elsewhere.
 
 from __future__ import annotations
 
-import resource
 import tempfile
+import threading
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -182,18 +183,39 @@ def efficiency(
     return Row(f"efficiency, {name}", whole, floor, "its forward passes and warps alone", floor / whole, bar, "s")
 
 
+def _memory() -> float:
+    """MiB of the highest peak so far of this process or any of its children (Linux; elsewhere 0)."""
+    peaks = [0]
+    with suppress(OSError):
+        tasks = Path("/proc/self/task").iterdir()
+        for pid in ("self", *(child for task in tasks for child in (task / "children").read_text().split())):
+            with suppress(OSError):  # a child may just have ended
+                status = Path(f"/proc/{pid}/status").read_text()
+                peaks += [int(line.split()[1]) for line in status.splitlines() if line.startswith("VmHWM")]
+    return max(peaks) / 1024
+
+
 def _growth_part(folder: str, spec: str, trials: int, out: str, workers: int, send: Any) -> None:
+    """One hunt in a process of its own; its peak is sampled, because ru_maxrss is inherited from the parent."""
+    peak, done = [0.0], threading.Event()
+
+    def watch() -> None:
+        while not done.wait(0.05):
+            peak[0] = max(peak[0], _memory())
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
     started = time.perf_counter()
-    hunt(folder, spec, suspect="mlp-10", trials=trials, peer_confidence=CONFIDENCE, out=out, workers=workers, unit=2000,
+    hunt(folder, spec, suspect="mlp-10", trials=trials, peer_confidence=CONFIDENCE, out=out, workers=workers, unit=500,
          quiet=True)  # fmt: skip
     seconds = time.perf_counter() - started
-    own = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    children = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
-    send.send((seconds, max(own, children) / 1024))
+    done.set()
+    watcher.join()
+    send.send((seconds, peak[0]))
 
 
 def growth(basket_folder: Path, spec: str, base: int, workers: int, scratch: Path) -> list[Row]:
-    """Ten times the trials: time and peak memory (the largest process), each in a process of its own."""
+    """Ten times the trials: time, and peak memory of the largest process."""
     measured = []
     for index, trials in enumerate((base, 10 * base)):
         receive, send = get_context("spawn").Pipe(duplex=False)

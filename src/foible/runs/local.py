@@ -121,6 +121,7 @@ def _worker(prepare: Callable[[Path], Work], path: Path, tasks: Any, news: Any) 
         work = prepare(path)
         while (unit := tasks.get()) is not None:
             do_unit(work, folder, unit, lambda count: news.put(("tick", count)))
+            pa.default_memory_pool().release_unused()
             news.put(("done", unit))
     except UserError as error:
         news.put(("user", str(error)))
