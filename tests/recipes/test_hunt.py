@@ -104,7 +104,8 @@ def test_objects_and_their_specs_are_the_same_settings(basket: Basket, data: Dat
     by_spec = _hunt(basket, data, space="affine?degrees=8", peer_confidence=0.4)
     assert by_object.column("image") == by_spec.column("image")
     (one,), (two,) = by_object.configs.values(), by_spec.configs.values()
-    assert one["space"] == two["space"].replace("8", "8.0") or one["space"].startswith("affine?degrees=8")
+    assert one["space"] == two["space"] == "affine?degrees=8"
+    assert one["objective"] == two["objective"] == "dissent?peer_confidence=0.4"
 
 
 def test_peer_confidence_is_kept_by_every_finding(basket: Basket, data: Dataset) -> None:
