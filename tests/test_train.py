@@ -10,6 +10,7 @@ from pathlib import Path
 import filelock
 import pytest
 import torch
+from PIL import Image
 from torch import Tensor
 from typer.testing import CliRunner
 
@@ -292,3 +293,93 @@ def test_mnist_reaches_the_papers_range(real_data: Path) -> None:
         pytest.skip("no MNIST")
     [entry] = train("mlp:30", "mnist", epochs=2, quiet=True)
     assert entry.accuracy["test"] > 0.93
+
+
+def test_probes_of_a_network_are_peers_of_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    train("mlp:50", "digits", out=tmp_path / "one", quiet=True)
+    backbone = f"probe:{tmp_path / 'one'}"
+    kwargs = {"seeds": 3, "out": tmp_path / "peers"}
+    entries = train([backbone, f"{backbone},hidden=32"], "digits", **kwargs)
+    assert "50 features, what layer 'output' is given" in capsys.readouterr().err
+    assert len(entries) == 6
+    assert all(entry.accuracy["test"] >= 0.9 for entry in entries)
+    test = load("digits", "test")
+    answers = torch.stack([entry.module(entry.preprocess(test.floats())).argmax(1) for entry in entries])
+    assert all((answers[i] != answers[j]).any() for i in range(6) for j in range(i))  # they differ
+    before = weights(tmp_path / "peers")
+    again = train([backbone, f"{backbone},hidden=32"], "digits", **kwargs)
+    assert "already holds this basket" in capsys.readouterr().err
+    assert [entry.sha256 for entry in again] == [entry.sha256 for entry in entries]
+    assert weights(tmp_path / "peers") == before
+    with pytest.raises(UserError, match=r"weight_decay was 0\.0 and is now 0\.5"):
+        train([backbone, f"{backbone},hidden=32"], "digits", weight_decay=0.5, **kwargs)
+
+
+@pytest.mark.parametrize(
+    ("specs", "kwargs", "says"),
+    [
+        (["probe:one", "mlp:5"], {}, "trained apart"),
+        (["probe:one", "probe:one"], {}, "given twice"),
+        (["probe:one"], {"target": 0.9}, "leave --target out"),
+        (["probe:one"], {"rate": 0.1}, "leave --batch and --rate out"),
+        (["probe:one", "probe:./one"], {}, "two probes would be called 'probe-mlp-5'"),
+        (["probe:one", "probe:small"], {}, "give their probes an --out each"),
+        (["probe:nowhere"], {}, "nowhere"),
+        (["probe:coloured"], {}, "cannot take images of shape"),
+    ],
+)
+def test_wrong_probes_are_answered_before_training(
+    specs: list[str], kwargs: dict[str, object], says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    shapes = {"one": DATA, "small": pictures(9, size=8)}
+    if "coloured" in specs[0]:
+        shapes["coloured"] = Dataset("c", "train", DATA.images.expand(-1, 3, -1, -1), DATA.labels, CLASSES)
+    for name, data in shapes.items():
+        if any(name in spec for spec in specs):
+            train("mlp:5", data, epochs=1, out=name, quiet=True)
+    with pytest.raises(UserError, match=says):
+        train(specs, DATA, test=TEST, out="peers", quiet=True, **kwargs)  # type: ignore[arg-type]
+    assert not (tmp_path / "peers" / "basket.json").exists()
+
+
+def test_photographs_of_any_size_are_probed(tmp_path: Path) -> None:
+    for split, data in (("train", DATA), ("test", TEST)):
+        for row, (image, label) in enumerate(zip(data.images[:60], data.labels[:60], strict=True)):
+            folder = tmp_path / "photos" / split / CLASSES[label]
+            folder.mkdir(parents=True, exist_ok=True)
+            size = (12 + 5 * (row % 3), 12 + 4 * (row % 3))  # of three shapes
+            Image.fromarray(image[0].numpy()).resize(size).save(folder / f"{row}.png")
+    (tmp_path / "photos" / "train" / "bar" / "broken.png").write_bytes(b"\x89PNG\r\n\x1a\nnothing")
+    train("mlp:20", DATA, test=TEST, epochs=5, out=tmp_path / "one", quiet=True)
+    spec = f"folder:{tmp_path / 'photos'}?grey=true"
+    [entry] = train(f"probe:{tmp_path / 'one'}", spec, out=tmp_path / "peers", quiet=True)
+    assert entry.shape == (1, 12, 12)
+    assert entry.training["images"] == 60
+    assert entry.accuracy["test"] > 0.8
+    assert set(entry.classes or ()) == set(CLASSES)
+    net = tmp_path / "net.py"  # does not say what size it takes: then the data must
+    net.write_text("from torch import nn\ndef f():\n  return nn.Sequential(nn.Flatten(), nn.Linear(100, 3))\n", "utf-8")
+    sized = f"probe:{net}:f?preprocess=inside&classes=data"
+    assert train(sized, f"{spec}&size=10", quiet=True)[0].shape == (1, 10, 10)
+    with pytest.raises(UserError, match=r"different sizes.*size="):
+        train(sized, spec, quiet=True)
+    with pytest.raises(UserError, match="size="):  # the zoo trains on images of one size
+        train("mlp:5", spec, quiet=True)
+
+
+def test_the_command_trains_probes(tmp_path: Path) -> None:
+    from foible.cli import app
+
+    train("mlp:20", "digits", epochs=5, out=tmp_path / "one", quiet=True)
+    arguments = ["train", f"probe:{tmp_path / 'one'}", "--seeds", "2", "--out", str(tmp_path / "b")]
+    shown = CliRunner().invoke(app, arguments)
+    assert shown.exit_code == 0, shown.output
+    assert "probe-mlp-20-s1" in shown.output
+    printed = CliRunner().invoke(app, [*arguments, "--json"])
+    networks = json.loads(printed.stdout)["networks"]
+    assert networks[0]["parameters"] == 20 * 10 + 10  # the head's alone
+    helped = CliRunner().invoke(app, ["train", "--help"], env={"COLUMNS": "200"})
+    assert "probe:BACKBONE" in helped.output
+    wrong = CliRunner().invoke(app, ["train", "probe:nowhere", "--out", str(tmp_path / "c")])
+    assert isinstance(wrong.exception, UserError)

@@ -16,11 +16,13 @@ if TYPE_CHECKING:
     from foible.images import settle
     from foible.networks.preprocess import Preprocess
     from foible.objectives import Dissent
+    from foible.recipes.compare import compare
     from foible.recipes.hunt import hunt
     from foible.recipes.train import train
     from foible.report import write_report
     from foible.search.hill_climb import hill_climb
     from foible.spaces.affine import Affine
+    from foible.views import View
 
 __version__ = "0.1.0"
 
@@ -34,6 +36,8 @@ _HOMES = {
     "Interrupted": "foible.errors",
     "Preprocess": "foible.networks.preprocess",
     "UserError": "foible.errors",
+    "View": "foible.views",
+    "compare": "foible.recipes.compare",
     "hill_climb": "foible.search.hill_climb",
     "hunt": "foible.recipes.hunt",
     "load": "foible.data",
@@ -52,6 +56,8 @@ __all__ = [
     "Interrupted",
     "Preprocess",
     "UserError",
+    "View",
+    "compare",
     "hill_climb",
     "hunt",
     "load",

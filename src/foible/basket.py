@@ -6,6 +6,7 @@ Normalisation lives here, with each network; spaces and searches see pixels in [
 from __future__ import annotations
 
 import copy
+import dataclasses
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -16,10 +17,13 @@ import torch
 from torch import Tensor, nn
 
 from foible import specs
+from foible.data.dataset import shown
 from foible.errors import UserError
 from foible.images import LEAST_ROWS, to_floats
+from foible.networks.classes import align
 from foible.networks.load import Network, fingerprint, open_networks
 from foible.networks.preprocess import Preprocess
+from foible.views import View
 
 Precision = Literal["float32", "bf16"]
 
@@ -56,7 +60,8 @@ class Basket:
     """Networks of one task.
 
     networks: name -> module or callable, from (n, channels, height, width) to logits (n, classes).
-    classes: class names, in the order of the logits.
+    classes: class names in the order of the logits; or a dictionary of these by name, where networks have lists of
+        their own. Lists meet by name: the basket speaks of the classes that all know, in the first one's order.
     preprocess: "inside" (each network takes pixels in [0, 1] and normalises itself), a `Preprocess`, or a dictionary
         of these by name. It has no default: normalising twice, or never, is the field's commonest silent mistake.
     shape: (channels, height, width) of the images, where it is known.
@@ -66,26 +71,36 @@ class Basket:
         self,
         networks: Mapping[str, Network],
         *,
-        classes: Sequence[str],
+        classes: Sequence[str] | Mapping[str, Sequence[str]],
         preprocess: str | Preprocess | Mapping[str, str | Preprocess],
         shape: tuple[int, int, int] | None = None,
         device: str = "cpu",
+        copies: bool = True,
     ) -> None:
         if not networks:
             raise UserError("a basket needs at least one network")
         self.device = pick_device(device)
-        self.classes = tuple(classes)
         self.shape = shape
+        # (height, width) that a network was trained on, where its preprocessing does not say it
+        self._shapes: dict[str, tuple[int, int]] = {}
         self.source: list[str] | None = None  # the specs that open this basket again, where there are any
         self._preprocess = {
             name: _as_preprocess(preprocess[name] if isinstance(preprocess, Mapping) else preprocess, name)
             for name in networks
         }
+        own = classes if isinstance(classes, Mapping) else dict.fromkeys(networks, classes)
+        self.lists = {name: tuple(own[name]) for name in networks}
+        self.classes, columns, self.notes = shared_classes(self.lists)
+        self._columns = {
+            name: None if where is None else torch.tensor(where, device=self.device) for name, where in columns.items()
+        }
         self.fingerprints = {name: fingerprint(network) for name, network in networks.items()}
         self._networks: dict[str, Network] = {}
+        memo: dict[int, Any] = {}  # what two networks share (a backbone) they still share as copies
         for name, network in networks.items():
             if isinstance(network, nn.Module):  # a copy: the caller's own network stays in the mode it was in
-                network = copy.deepcopy(network).eval().requires_grad_(False).to(self.device)
+                network = copy.deepcopy(network, memo) if copies else network
+                network = network.eval().requires_grad_(False).to(self.device)
             self._networks[name] = network
 
     @classmethod
@@ -96,48 +111,66 @@ class Basket:
         device: str = "cpu",
         classes: Sequence[str] | None = None,
         shape: tuple[int, int, int] | None = None,
+        trust: bool = False,
     ) -> Basket:
         """A basket from a folder that `foible train` wrote, or from a list of `[NAME=]SPEC`, one per network.
 
-        SPEC is a basket folder, a zoo spec with its weights (`mlp:10?weights=FILE.safetensors`), or `FILE.py:factory`
-        with its preprocessing (`?preprocess=inside`, or `?mean=…&std=…&size=…`), which runs that file.
-        `classes` and `shape` are for networks whose files do not say (usually the data's own).
+        SPEC is a basket folder, `timm:NAME`, `torchvision:NAME`, `hf:FOLDER`, `onnx:FILE`, a zoo spec with its weights
+        (`mlp:10?weights=FILE`), or `FILE.py:factory`, which runs that file; docs/networks.md has all of them.
+        `classes` and `shape` are the data's own, for networks told to take them from there (`?classes=data`).
+        `trust` lets files be loaded that can run code: whole pickled modules, TorchScript, `.pt2`.
         """
         listed = [str(source)] if isinstance(source, str | Path) else list(source)
-        entries = [entry for spec in listed for entry in open_networks(spec, classes, shape)]
+        entries = [entry for spec in listed for entry in open_networks(spec, classes, shape, trust)]
         names = [entry.name for entry in entries]
         for name in names:
             if names.count(name) > 1:
                 raise UserError(f"two networks are called {name!r}: name one, as in --network other={name}")
-        first = next((entry for entry in entries if entry.classes), None)
-        task = first.classes if first is not None else tuple(classes or ())
-        if not task:
-            raise UserError(f"the classes of {', '.join(names)} are not known: give the data they are for")
         for entry in entries:
-            if entry.classes and len(entry.classes) != len(task):
-                raise UserError(
-                    f"network {entry.name!r} has {len(entry.classes)} classes, the basket has {len(task)}: "
-                    "give networks of one task"
-                )
-            if entry.classes and tuple(entry.classes) != tuple(task):
-                raise UserError(
-                    f"network {entry.name!r} has classes {list(entry.classes)[:5]}…, the basket has {list(task)[:5]}…: "
-                    "give networks of one task, with their classes in one order"
-                )
+            if not entry.classes:
+                raise UserError(f"the classes of {entry.name!r} are not known: give the data it is for")
         basket = cls(
             {entry.name: entry.module for entry in entries},
-            classes=task,
+            classes={entry.name: entry.classes or () for entry in entries},
             preprocess={entry.name: entry.preprocess for entry in entries},
             shape=next((entry.shape for entry in entries if entry.shape), shape),
             device=device,
+            copies=False,
         )
         basket.source = listed
+        for entry in entries:  # a network whose file says what it was trained on sees images of that size
+            if entry.preprocess.size is None and entry.shape:
+                basket._shapes[entry.name] = entry.shape[1:]
         return basket
+
+    def only(self, names: Sequence[str]) -> Basket:
+        """The same networks, these alone and in this order; nothing is copied."""
+        for name in names:
+            self.peers(name)  # or an error that names it
+        part = copy.copy(self)
+        part.fingerprints = {name: self.fingerprints[name] for name in names}
+        part._networks = {name: self._networks[name] for name in names}
+        return part
+
+    @property
+    def views(self) -> dict[str, View | None]:
+        """How a photograph becomes each network's pixels; None where a network takes images as they come."""
+        found = {name: self._preprocess[name].view for name in self.names}
+        return {
+            name: View(self._shapes[name]) if view is None and name in self._shapes else view
+            for name, view in found.items()
+        }
+
+    @property
+    def canvas(self) -> View | None:
+        """The view with the most pixels: what moves act on, unless said otherwise."""
+        known = [view for view in self.views.values() if view is not None]
+        return max(known, key=lambda view: view.size[0] * view.size[1], default=None)
 
     @property
     def preprocess(self) -> dict[str, Preprocess]:
         """How each network's images are prepared."""
-        return dict(self._preprocess)
+        return {name: self._preprocess[name] for name in self.names}
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -168,28 +201,47 @@ class Basket:
         rows = len(images)
         if not chosen:
             return images.new_empty(0, rows, len(self.classes))
-        if rows < LEAST_ROWS:
-            images = torch.cat([images, images[-1:].expand(LEAST_ROWS - rows, *images.shape[1:])])
         seen: dict[Preprocess, Tensor] = {}
         answers = []
+        images = padded(images)
         with torch.autocast(self.device.type, torch.bfloat16) if precision == "bf16" else nullcontext():
             for name in chosen:
                 how = self._preprocess[name]
+                if name in self._shapes:
+                    how = dataclasses.replace(how, size=self._shapes[name])
                 if how not in seen:
                     seen[how] = how(images)
-                answers.append(self._checked(name, self._networks[name](seen[how]), len(images)))
+                answers.append(self._answer(name, seen[how]))
         return torch.stack(answers)[:, :rows].float()
 
-    def _checked(self, name: str, logits: Any, rows: int) -> Tensor:
-        if isinstance(logits, Tensor) and logits.shape == (rows, len(self.classes)):
-            return logits
+    def judge_views(self, images: Mapping[str, Tensor]) -> Tensor:
+        """Logits (networks, n, classes), each network shown its own images: name -> (n, channels, height, width) uint8
+        or in [0, 1], as its view made them."""
+        seen: dict[tuple[int, Preprocess], Tensor] = {}
+        answers = []
+        for name, view in images.items():
+            how = self._preprocess[name]
+            key = id(view), how
+            if key not in seen:
+                seen[key] = how(padded(to_floats(view.to(self.device, non_blocking=True))))
+            answers.append(self._answer(name, seen[key])[: len(view)])
+        return torch.stack(answers).float()
+
+    def _answer(self, name: str, prepared: Tensor) -> Tensor:
+        """Logits of the basket's classes from images that are preprocessed already."""
+        logits, rows, known = self._networks[name](prepared), len(prepared), len(self.lists[name])
+        if isinstance(logits, Tensor) and logits.shape == (rows, known):
+            columns = self._columns[name]
+            return logits if columns is None else logits.index_select(1, columns)
         if not isinstance(logits, Tensor):
             given = f"returned {type(logits).__name__}: expected a tensor of logits (n, classes)"
         elif logits.ndim != 2 or len(logits) != rows:
-            expected = (rows, len(self.classes))
-            given = f"returned shape {tuple(logits.shape)} for {rows} images: expected {expected}"
+            given = f"returned shape {tuple(logits.shape)} for {rows} images: expected {(rows, known)}"
         else:
-            given = f"has {logits.shape[1]} classes, the basket has {len(self.classes)}: give networks of one task"
+            given = (
+                f"gives {logits.shape[1]} numbers an image, its list has {known} classes: give the list it was trained "
+                "with (classes=FILE)"
+            )
         raise UserError(f"network {name!r} {given}")
 
     @torch.no_grad()
@@ -219,3 +271,44 @@ def _as_preprocess(given: str | Preprocess, name: str) -> Preprocess:
     if given == "inside":
         return Preprocess()
     raise UserError(f"preprocess of {name!r} is {given!r}: expected 'inside' or Preprocess(mean, std, size)")
+
+
+def padded(images: Tensor) -> Tensor:
+    """At least `LEAST_ROWS` rows, so that the last bits of an answer do not change with the size of the batch."""
+    rows = len(images)
+    if rows >= LEAST_ROWS:
+        return images
+    return torch.cat([images, images[-1:].expand(LEAST_ROWS - rows, *images.shape[1:])])
+
+
+def some(names: Sequence[str], most: int = 6) -> str:
+    """The first few of many names, for a message."""
+    return ", ".join(map(shown, names[:most])) + (f", … ({len(names)})" if len(names) > most else "")
+
+
+def shared_classes(
+    lists: Mapping[str, Sequence[str]],
+) -> tuple[tuple[str, ...], dict[str, list[int] | None], tuple[str, ...]]:
+    """The classes that all lists know, by name, in the order of the first; for each list the positions of these in it
+    (None where it is just them); and a line for every list that knows more."""
+    first, *_ = lists.values()
+    places = {name: [int(p) if p is not None else None for p in align(first, names)] for name, names in lists.items()}
+    kept = [row for row in range(len(first)) if all(where[row] is not None for where in places.values())]
+    if len(kept) < 2:
+        said = "; ".join(f"{name!r} has {some(names)}" for name, names in lists.items())
+        raise UserError(
+            f"the networks share {len(kept)} classes: {said}. Give networks of one task, or their class lists with "
+            "classes=FILE"
+        )
+    columns: dict[str, list[int] | None] = {}
+    notes = []
+    for name, names in lists.items():
+        where = [place for row in kept if (place := places[name][row]) is not None]
+        columns[name] = None if where == list(range(len(names))) else where
+        left = [names[k] for k in sorted(set(range(len(names))) - set(where))]
+        if left:
+            notes.append(
+                f"{shown(name)} knows {len(left)} of its {len(names)} classes alone ({some(left)}): the basket runs on "
+                f"the {len(kept)} that all share"
+            )
+    return tuple(first[row] for row in kept), columns, tuple(notes)

@@ -21,8 +21,16 @@ from torch import Tensor
 from foible.errors import UserError
 from foible.images import decode_png
 
-SCHEMA_VERSION = 1
-OUTCOMES = ("found", "exhausted", "invalid")
+SCHEMA_VERSION = 2
+OUTCOMES = (
+    "found",  # a mistake, on the very pixels of `image`
+    "exhausted",  # a trial that found none
+    "invalid",  # a network answered with NaN or infinity
+    "held",  # an image that was right, kept to see whether it stays so
+    "unsettled",  # a mistake on the original file that the pixels of `image` do not show
+    "doubtful",  # every network agrees against the label
+)
+ADDED = {"tags": 2, "origin_file": 2}  # columns by the schema version that brought them; null in older files
 
 _probabilities = pa.list_(pa.list_(pa.float32()))
 SCHEMA = pa.schema(
@@ -33,11 +41,13 @@ SCHEMA = pa.schema(
         pa.field("networks", pa.list_(pa.string())),  # order of the rows of before, after and trace
         pa.field("lane", pa.int64()),
         pa.field("outcome", pa.string()),  # one of OUTCOMES
+        pa.field("tags", pa.list_(pa.string())),  # kinds that it belongs to: broken, fixed, dissent, label-error
         pa.field("image", pa.binary()),  # PNG: what the trial ended with
         pa.field("origin", pa.binary()),  # PNG: the seed image; null where there is none
         pa.field("origin_data", pa.string()),
         pa.field("origin_split", pa.string()),
         pa.field("origin_index", pa.int64()),
+        pa.field("origin_file", pa.string()),  # the file it was read from, as the data names it; null where none
         pa.field("truth", pa.int32()),  # class index; null where unlabelled
         pa.field("consensus", pa.int32()),  # the peers' common class for the image; null where they differ
         pa.field("said", pa.int32()),  # the suspect's class for the image; null where it gave NaN
@@ -77,6 +87,16 @@ def _check_version(schema: pa.Schema, where: str) -> None:
         )
 
 
+def _modern(table: pa.Table, columns: list[str]) -> pa.Table:
+    """A table of an older version with the columns that it lacks, all null, and its columns in today's order."""
+    version = int(table.schema.metadata[b"foible.schema_version"])
+    for name in columns:
+        if name not in table.column_names and ADDED.get(name, 0) > version:
+            table = table.append_column(SCHEMA.field(name), pa.nulls(table.num_rows, SCHEMA.field(name).type))
+    ordered = [name for name in columns if name in table.column_names]
+    return table.select(ordered + [name for name in table.column_names if name not in ordered])
+
+
 def shard_files(run: str | Path) -> list[Path]:
     """The Parquet shards of a run folder, in order; a single Parquet file counts as its own."""
     path = Path(run)
@@ -91,10 +111,15 @@ def shard_files(run: str | Path) -> list[Path]:
 def read_shard(file: Path, columns: Sequence[str] | None = None) -> pa.Table:
     """One shard, checked; a damaged file is named."""
     try:
+        here = pq.read_schema(file).names
         table = pq.read_table(
-            file, columns=None if columns is None else list(columns), partitioning=None, page_checksum_verification=True
+            file,
+            columns=None if columns is None else [name for name in columns if name in here],
+            partitioning=None,
+            page_checksum_verification=True,
         )
         _check_version(table.schema, str(file))
+        table = _modern(table, SCHEMA.names if columns is None else list(columns))
         table.validate(full=True)
         for key in (b"foible.classes", b"foible.configs"):
             json.loads(table.schema.metadata[key])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import hashlib
 import json
 import pickle
@@ -11,9 +12,14 @@ from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import save_file
 from small_tasks import Task, linear_task
 
 from foible import cli
+from foible.errors import UserError
+from foible.networks import checkpoints
+from foible.networks.load import open_networks
+from foible.testing import linear_network
 
 
 class Payload:
@@ -98,6 +104,83 @@ def test_a_pickle_where_a_network_is_named_outright(
         command = ["hunt", "--network", spec, "--data", task.data, "--out", str(tmp_path / "run")]
         _refused(capsys, command, "net.pt", "SPEC?weights=FILE.safetensors")
     assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.parametrize(
+    "wrapped",
+    [
+        lambda state, payload: {"state_dict": state, "args": payload},
+        lambda state, payload: {"state_dict": state, "classes": ["a", payload]},
+        lambda state, payload: {"state_dict": state | {"extra": payload}},
+        lambda state, payload: {"state_dict": state, "args": argparse.Namespace(hook=payload)},
+        lambda state, payload: {"state_dict": state, "ema": {"x": payload}},
+    ],
+)
+@pytest.mark.parametrize("zipped", [True, False])
+def test_a_payload_beside_good_weights_does_not_run(wrapped: Any, zipped: bool, tmp_path: Path) -> None:
+    file, marker = tmp_path / "w.pt", tmp_path / "ran"
+    layer = linear_network(0)[1]  # type: ignore[index]
+    state = {"output.weight": layer.weight.detach(), "output.bias": layer.bias.detach()}
+    torch.save(wrapped(state, Payload(marker)), file, _use_new_zipfile_serialization=zipped)
+    (tmp_path / "mine.py").write_text("from torch import nn\ndef net():\n    return nn.Linear(1, 1)\n")
+    for spec in (
+        f"softmax?weights={file}&classes=data",
+        f"{tmp_path / 'mine.py'}:net?preprocess=inside&checkpoint={file}",
+    ):
+        for trust in (False, True):  # trust is for files named as pickle:, not for weights
+            with pytest.raises(UserError, match="can run any program hidden in it"):
+                open_networks(spec, ("0", "1", "2"), (1, 12, 12), trust)
+    assert not marker.exists()
+
+
+def test_what_is_let_through_is_let_through_for_one_file_only(tmp_path: Path) -> None:
+    before = torch.serialization.get_safe_globals()
+    torch.save({"w": torch.zeros(1), "args": argparse.Namespace(x=1)}, tmp_path / "w.pt")
+    assert list(checkpoints.read(tmp_path / "w.pt").state) == ["w"]
+    assert torch.serialization.get_safe_globals() == before
+
+
+@pytest.mark.parametrize("kind", ["pickle", "torchscript", "pt2"])
+def test_files_that_run_code_are_not_opened_without_trust(
+    kind: str, task: Task, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file, marker = tmp_path / "net.pt", tmp_path / "ran"
+    torch.save(Payload(marker), file)
+    spec = f"A={kind}:{file}?preprocess=inside&classes=data"
+    command = ["hunt", "--network", spec, "--data", task.data, "--out", str(tmp_path / "run")]
+    _refused(capsys, command, str(file), "can run any program hidden in it", "--trust")
+    assert not marker.exists()
+
+
+def test_names_in_a_file_cannot_write_on_the_terminal(tmp_path: Path) -> None:
+    evil = "\x1b]0;owned\x07\nerror: all is well"
+    save_file({evil: torch.zeros(1)}, tmp_path / "w.safetensors")
+    torch.save({evil: 1}, tmp_path / "w.pt")
+    for file in ("w.safetensors", "w.pt"):
+        with pytest.raises(UserError) as caught:
+            open_networks(f"softmax?weights={tmp_path / file}&classes=data", ("0", "1"), (1, 12, 12))
+        assert "owned" in str(caught.value)
+        assert str(caught.value).isprintable()
+
+
+def test_an_onnx_file_cannot_read_outside_its_folder(tmp_path: Path) -> None:
+    onnx = pytest.importorskip("onnx")
+    pytest.importorskip("onnxruntime")
+    helper, proto = onnx.helper, onnx.TensorProto
+    (tmp_path / "secret.bin").write_bytes(bytes(48))
+    for location in ("../secret.bin", str(tmp_path / "secret.bin")):
+        weight = proto(name="w", data_type=proto.FLOAT, dims=[4, 3], data_location=proto.EXTERNAL)
+        weight.external_data.add(key="location", value=location)
+        nodes = [helper.make_node("Flatten", ["x"], ["f"]), helper.make_node("MatMul", ["f", "w"], ["y"])]
+        given, made = (
+            helper.make_tensor_value_info(n, proto.FLOAT, s) for n, s in (("x", ["n", 1, 2, 2]), ("y", ["n", 3]))
+        )
+        graph = helper.make_graph(nodes, "g", [given], [made], [weight])
+        (tmp_path / "in").mkdir(exist_ok=True)
+        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+        (tmp_path / "in" / "net.onnx").write_bytes(model.SerializeToString())
+        with pytest.raises(UserError, match="is not an ONNX file that onnxruntime can run"):
+            open_networks(f"onnx:{tmp_path / 'in' / 'net.onnx'}?preprocess=inside&classes=data", ("0", "1", "2"), None)
 
 
 @pytest.mark.parametrize(

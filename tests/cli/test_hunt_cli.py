@@ -189,7 +189,11 @@ def test_networks_one_by_one_are_the_basket(
     (tmp_path / "weights.safetensors").write_bytes((mlps / "mlp-20.safetensors").read_bytes())
     train("mlp:30", "digits", epochs=10, out=tmp_path / "thirty", quiet=True)
     monkeypatch.chdir(tmp_path)
-    networks = [f"mlp:10?weights={mlps / 'mlp-10.safetensors'}", "mlp-20=mine.py:twenty?preprocess=inside", "thirty"]
+    networks = [
+        f"mlp:10?weights={mlps / 'mlp-10.safetensors'}&classes=data",
+        "mlp-20=mine.py:twenty?preprocess=inside&classes=data",
+        "thirty",
+    ]
     flags = [part for network in networks for part in ("--network", network)]
     options = ["--unit", 32, "--trials", 50, "--patience", 60, "--peer-confidence", 0.3, "--workers", 1]
     _ok(capsys, "hunt", *flags, *options, "--out", tmp_path / "run")
@@ -203,7 +207,12 @@ def test_relative_weights_are_found_from_elsewhere(
     mlps: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(mlps)
-    flags = ["--network", "mlp:10?weights=mlp-10.safetensors", "--network", "B=mlp:20?weights=mlp-20.safetensors"]
+    flags = [
+        "--network",
+        "mlp:10?weights=mlp-10.safetensors&classes=data",
+        "--network",
+        "B=mlp:20?weights=mlp-20.safetensors&classes=data",
+    ]
     _ok(capsys, "hunt", *flags, "--suspect", "B", *QUICK, "--out", tmp_path / "run")
     monkeypatch.chdir(tmp_path)
     assert _ok(capsys, "replay", "run")["replayed"] == 24
@@ -227,7 +236,7 @@ def test_preprocessing_that_is_said_is_done(tmp_path: Path, capsys: pytest.Captu
     """A network of the zoo that was trained on normalised pixels gets them, or an error: never silently others."""
     entry = train("mlp4", "digits", epochs=2, out=tmp_path / "B", quiet=True)[0]
     assert entry.preprocess.mean
-    weights = f"weights={tmp_path / 'B' / 'mlp4.safetensors'}"
+    weights = f"classes=data&weights={tmp_path / 'B' / 'mlp4.safetensors'}"
     _ok(capsys, "hunt", "--network", tmp_path / "B", *QUICK, "--out", tmp_path / "folder")
     mean, std = entry.preprocess.mean[0], entry.preprocess.std[0]
     _ok(capsys, "hunt", "--network", f"mlp4?{weights}&mean={mean}&std={std}", *QUICK, "--out", tmp_path / "said")
@@ -241,8 +250,9 @@ def test_other_preprocessing_is_another_run(mlps: Path, tmp_path: Path, capsys: 
     (tmp_path / "mine.py").write_text(FACTORY)
     (tmp_path / "weights.safetensors").write_bytes((mlps / "mlp-20.safetensors").read_bytes())
     network = f"{tmp_path / 'mine.py'}:twenty"
-    _ok(capsys, "hunt", "--network", f"{network}?preprocess=inside", *QUICK, "--out", tmp_path / "run")
-    said = _wrong(capsys, "hunt", "--network", f"{network}?mean=0.0&std=0.9", *QUICK, "--out", tmp_path / "run")
+    _ok(capsys, "hunt", "--network", f"{network}?preprocess=inside&classes=data", *QUICK, "--out", tmp_path / "run")
+    other = f"{network}?mean=0.0&std=0.9&classes=data"
+    said = _wrong(capsys, "hunt", "--network", other, *QUICK, "--out", tmp_path / "run")
     assert "was made with other settings" in said
 
 
@@ -267,10 +277,10 @@ def test_other_labels_are_another_run(tmp_path: Path, capsys: pytest.CaptureFixt
         ("mine.py:twenty?preprocess=inside&colour=red", "colour"),
         ("mine.py:twenty?mean=x&std=1", "cannot read the preprocessing"),
         ("mine.py:twenty?mean=0.5", "1 means and 0 standard deviations"),
-        ("mine.py:twenty?mean=0.5,0.5&std=1,1", "channels"),
+        ("mine.py:twenty?mean=0.5,0.5&std=1,1&classes=data", "channels"),
         ("mine.py:twenty?mean=0.5&std=0", "std"),
         ("mine.py:twenty?size=axb", "cannot read the preprocessing"),
-        ("mine.py:twenty?size=8", "cannot take images of shape (1, 28, 28)"),
+        ("mine.py:twenty?size=8&mean=0&std=1&classes=data", "cannot take images of shape (1, 8, 8)"),
         ("mine.py:twentyone?preprocess=inside", "did you mean 'twenty'?"),
         ("mine.py:broken?preprocess=inside", "RuntimeError: no weights today"),
         ("mine.py:number?preprocess=inside", "is int: expected a function that makes a network"),
@@ -343,7 +353,7 @@ def test_no_network_at_all_and_data_of_another_task(
     assert "--basket FOLDER, or with --network" in _wrong(capsys, "hunt", "--out", tmp_path / "run")
     task = linear_task(tmp_path)
     said = _wrong(capsys, "hunt", "--basket", mlps, "--data", task.data, "--out", tmp_path / "run")
-    assert "give data of the networks' task" in said
+    assert "is classified right by all of mlp-10, mlp-20, mlp-30" in said
 
 
 def test_where_a_run_cannot_go(mlps: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -110,12 +110,12 @@ def test_a_folder_export_is_a_data_set(run: Path, tmp_path: Path, capsys: pytest
     assert ours == sorted((k, image.numpy().tobytes()) for k, image in zip(named, found.images(), strict=True))
 
 
-def test_parquet_and_csv_exports(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_findings_and_csv_exports(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     findings = Findings.open(run)
     found = findings.filter(outcome="found")
-    _ok(capsys, "export", run, "--to", "parquet", "--out", tmp_path / "some.parquet")
+    _ok(capsys, "export", run, "--to", "findings", "--out", tmp_path / "some.parquet")
     assert pq.read_table(tmp_path / "some.parquet").equals(found.table)
-    everything = _json(capsys, "export", run, "--to", "parquet", "--all", "--out", tmp_path / "all.parquet")
+    everything = _json(capsys, "export", run, "--to", "findings", "--all", "--out", tmp_path / "all.parquet")
     assert everything["written"] == 150
     assert Findings.open(tmp_path / "all.parquet").table.equals(findings.table)
     assert _ok(capsys, "show", tmp_path / "all.parquet", "--json") != ""
@@ -128,7 +128,7 @@ def test_parquet_and_csv_exports(run: Path, tmp_path: Path, capsys: pytest.Captu
         assert row["truth"] == found.name_of(stored["truth"])
     assert "exists already" in _wrong(capsys, "export", run, "--out", tmp_path / "deep")
     assert "exists already" in _wrong(capsys, "export", run, "--to", "csv", "--out", tmp_path / "all.parquet")
-    assert "expected one of folder, parquet, csv" in _wrong(
+    assert "expected one of folder, hf, parquet, csv" in _wrong(
         capsys, "export", run, "--to", "xls", "--out", tmp_path / "x"
     )
     assert "cannot export" in _wrong(capsys, "export", run, "--out", tmp_path / "all.parquet" / "x")
@@ -159,7 +159,7 @@ def test_replay_with_networks_given(mlps: Path, run: Path, capsys: pytest.Captur
     first = Findings.open(run)[0]["id"]
     assert _json(capsys, "replay", run, first, "--basket", mlps)["differ"] == []
     names = ("mlp-10", "mlp-20", "mlp-30")
-    specs = [f"{name.replace('-', ':')}?weights={mlps / name}.safetensors" for name in names]
+    specs = [f"{name.replace('-', ':')}?weights={mlps / name}.safetensors&classes=data" for name in names]
     flags = [part for spec in specs for part in ("--basket", spec)]
     assert _json(capsys, "replay", run, first, *flags)["differ"] == []
     assert "network 'mlp-10' is not the one" in _wrong(capsys, "replay", run, first, "--basket", specs[1])
@@ -186,8 +186,8 @@ def test_rows_that_ended_in_infinity_replay_and_are_json(tmp_path: Path, capsys:
     """An outcome that is not a number is a row like others."""
     task = linear_task(tmp_path)
     (tmp_path / "mine.py").write_text(INFINITE)
-    networks = ["--network", f"A={tmp_path / 'mine.py'}:Overflow?preprocess=inside"]
-    networks += ["--network", f"B=softmax?weights={task.basket / '1.safetensors'}&preprocess=inside"]
+    networks = ["--network", f"A={tmp_path / 'mine.py'}:Overflow?preprocess=inside&classes=data"]
+    networks += ["--network", f"B=softmax?weights={task.basket / '1.safetensors'}&preprocess=inside&classes=data"]
     run = tmp_path / "run"
     options = ["--data", task.data, "--space", SPACE, "--suspect", "A", "--trials", "16", "--workers", "1"]
     answer = _json(capsys, "hunt", *networks, *options, "--out", run)
@@ -238,7 +238,7 @@ def test_report_goes_where_it_is_told(run: Path, tmp_path: Path, capsys: pytest.
     assert "cannot" in _wrong(capsys, "report", run, "--out", tmp_path / "x.html" / "y.html")
 
 
-@pytest.mark.parametrize("command", ["show", "report", "export", "replay"])
+@pytest.mark.parametrize("command", ["show", "report", "export", "replay", "cite"])
 def test_what_is_no_run_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str], command: str) -> None:
     (tmp_path / "text.parquet").write_text("hello")
     (tmp_path / "empty").mkdir()

@@ -20,11 +20,12 @@ from foible import cli
 from foible.errors import FoibleError, Interrupted, UserError
 
 PANELS = {
-    "Find": {"hunt", "demo"},
+    "Find": {"hunt", "compare", "demo"},
+    "Guard": {"suite", "gate"},
     "Look": {"show", "report", "data", "doctor"},
     "Label": {"export"},
     "Mend": {"train"},
-    "Reproduce": {"replay"},
+    "Reproduce": {"replay", "cite"},
 }
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import struct
+import tarfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -56,4 +57,14 @@ def write_parquet(
     rows = [i if i is None or isinstance(i, dict) else {"bytes": i, "path": None} for i in images]
     table = pa.table({column: pa.array(rows, kind), "label": pa.array(labels)})
     pq.write_table(table.replace_schema_metadata(metadata), path)
+    return path
+
+
+def write_tar(path: Path, members: Sequence[tuple[str, bytes]], style: int = tarfile.USTAR_FORMAT) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tarfile.open(path, "w", format=style) as tar:
+        for name, body in members:
+            info = tarfile.TarInfo(name)
+            info.size = len(body)
+            tar.addfile(info, io.BytesIO(body))
     return path

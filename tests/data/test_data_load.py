@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from foible import data
 from foible.data.dataset import hold_out
-from foible.data.sources import LOADERS
+from foible.data.sources import LISTERS, LOADERS
 from foible.errors import UserError
 
 
@@ -89,7 +89,7 @@ def test_a_wrong_split_is_refused() -> None:
 
 @given(st.text(max_size=20))
 def test_any_text_is_a_data_set_or_a_user_error(text: str) -> None:
-    if text.partition("?")[0].partition(":")[0] in LOADERS:
+    if text.partition("?")[0].partition(":")[0] in {**LOADERS, **LISTERS}:
         return
     with pytest.raises(UserError):
         data.load(text)

@@ -94,8 +94,9 @@ def test_an_export_that_does_not_fit_leaves_nothing(
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     with monkeypatch.context() as patch:
-        target = "pyarrow.parquet.ParquetWriter.write_table" if to == "parquet" else "csv.DictWriter.writerows"
-        patch.setattr(target, full)
+        table = "pyarrow.parquet.ParquetWriter.write_table"
+        writes = {"parquet": table, "findings": table, "csv": "csv.DictWriter.writerows"}
+        patch.setattr(writes.get(to, "pathlib.Path.write_bytes"), full)
         assert cli.run(["export", str(run), "--to", to, "--out", str(out)]) == 2
     assert "No space left on device" in capsys.readouterr().err
     assert not out.exists()

@@ -1,4 +1,4 @@
-"""The report in a real browser: inert names, no overflow on a phone, light, dark, filters and print."""
+"""The reports in a real browser: inert names, no overflow on a phone, light, dark, filters and print."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fake_compare import field, save_comparison
 from fake_findings import CONFIG, HOSTILE, found_row, realistic, rows, save_run, table_of
 from numpy.random import default_rng
 
@@ -17,6 +18,8 @@ from foible.report import write_report
 
 CHROMIUM = shutil.which("chromium")
 pytestmark = pytest.mark.skipif(CHROMIUM is None and not os.environ.get("CI"), reason="needs chromium")
+HUNTS = ["usual", "hostile", "long", "empty"]
+COMPARISONS = ["compared", "compared photographs", "compared hostile", "compared long", "pool"]
 ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
 
 
@@ -49,9 +52,28 @@ def reports(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         "empty": Findings(table_of([])),
     }
     titles = {"hostile": HOSTILE}
-    return {
+    hunts = {
         name: write_report(save_run(found, folder / name, shards=1), title=titles.get(name))
         for name, found in tables.items()
+    }
+    return hunts | {name: write_report(run) for name, run in _comparisons(folder).items()}
+
+
+def _comparisons(folder: Path) -> dict[str, Path]:
+    """Usual, of photographs, of hostile names, of long names and many of them, and without labels."""
+    hostile = (HOSTILE, "new \"'`&<>", "</style>")
+    long = [f"{'network' * 12}{n}" for n in range(8)]
+    odd = {"files": "/" * 30 + HOSTILE + "{}", "left_out": {HOSTILE: 1}, "notes": [HOSTILE], "unsettled": 2}
+    return {
+        "compared": save_comparison(folder / "compared", unreadable=2, unsettled=2),
+        "compared photographs": save_comparison(
+            folder / "photographs", ("march", "june", "probe"), images=200, paint=field(224), side=224, files="a/{}.jpg"
+        ),
+        "compared hostile": save_comparison(folder / HOSTILE.replace("/", "")[:40], hostile, [HOSTILE, *"abc"], **odd),
+        "compared long": save_comparison(
+            folder / "long names", long, [f"{'class' * 40}{n}" for n in range(50)], files="f" * 200 + "{}.png"
+        ),
+        "pool": save_comparison(folder / "pool", long[:5], [*"abc", "d" * 200], labelled=False),
     }
 
 
@@ -76,7 +98,7 @@ class Visit:
         self.context.close()
 
 
-@pytest.mark.parametrize("name", ["usual", "hostile", "long", "empty"])
+@pytest.mark.parametrize("name", [*HUNTS, *COMPARISONS])
 def test_page_is_inert_and_quiet(browser: Any, reports: dict[str, Path], name: str) -> None:
     with Visit(browser, reports[name]) as visit:
         visit.page.evaluate("scrollTo(0, document.body.scrollHeight)")
@@ -98,8 +120,8 @@ def test_every_picture_can_be_drawn(browser: Any, reports: dict[str, Path]) -> N
         assert count == drawn > 100
 
 
-@pytest.mark.parametrize("width", [360, 390, 768, 1280])
-@pytest.mark.parametrize("name", ["usual", "hostile", "long", "empty"])
+@pytest.mark.parametrize("width", [360, 400, 768, 1200])
+@pytest.mark.parametrize("name", [*HUNTS, *COMPARISONS])
 def test_no_sideways_scrolling(browser: Any, reports: dict[str, Path], name: str, width: int) -> None:
     with Visit(browser, reports[name], width) as visit:
         assert visit.page.evaluate("document.documentElement.scrollWidth <= innerWidth")
@@ -130,6 +152,49 @@ def test_filters_leave_what_was_asked_for(browser: Any, reports: dict[str, Path]
         truth = found.filter(suspect="mlp-20")[0]["truth"]
         visit.page.get_by_label("Right class").select_option(str(truth))
         assert visit.page.evaluate(shown) == len(found.filter(suspect="mlp-20", truth=truth)) > 0
+
+
+def test_nothing_is_drawn_beyond_its_frame(browser: Any, reports: dict[str, Path]) -> None:
+    """Dots, arrows, numbers and names of a comparison end within the page, on a phone too."""
+    beyond = (
+        "[...document.querySelectorAll('.rails :not(bdi), .tiles *, .flips :not(bdi), .answers :not(bdi), .cards img')]"
+        ".filter(e => e.getBoundingClientRect().right > innerWidth + 1).map(e => e.outerHTML)"
+    )
+    for name in COMPARISONS:
+        for width in (400, 1200):
+            with Visit(browser, reports[name], width) as visit:
+                assert visit.page.evaluate(beyond) == []
+
+
+def test_dots_and_arrows_are_where_the_numbers_say(browser: Any, reports: dict[str, Path]) -> None:
+    """Between the first and the last tick of the axis, a dot lies where its percentage does."""
+    places = """row => {
+        const rail = row.querySelector('.rail').getBoundingClientRect(), dot = row.querySelector('.dot');
+        const box = dot.getBoundingClientRect();
+        return [(box.left + box.width / 2 - rail.left) / rail.width, row.querySelector('.value b').textContent];
+    }"""
+    with Visit(browser, reports["compared"]) as visit:
+        marks = visit.page.locator("#accuracy .mark").all_inner_texts()
+        low, high = float(marks[0]), float(marks[-1].split()[0])
+        rows = visit.page.locator("#accuracy [data-network]").all()
+        assert len(rows) == 2
+        for row in rows:
+            place, text = row.evaluate(places)
+            assert low + place * (high - low) == pytest.approx(float(text.split()[0]), abs=0.05)
+
+
+def test_one_filter_for_all_galleries_of_a_comparison(browser: Any, reports: dict[str, Path]) -> None:
+    shown = "tag => [...document.querySelectorAll(`#${tag} .cards li`)].filter(c => c.getClientRects().length).length"
+    with Visit(browser, reports["compared"]) as visit:
+        everything = [visit.page.evaluate(shown, tag) for tag in ("broken", "fixed", "label-error")]
+        assert not visit.page.locator("#broken .shown").is_visible()
+        visit.page.get_by_label("Images labelled").select_option("cat")
+        cats = [visit.page.evaluate(shown, tag) for tag in ("broken", "fixed", "label-error")]
+        assert 0 < cats[0] < everything[0]
+        assert all(some <= total for some, total in zip(cats, everything, strict=True))
+        of_cats = visit.page.locator("#broken .what", has_text="cat taken for")
+        assert of_cats.count() == cats[0]
+        assert visit.page.locator("#broken .shown").is_visible()
 
 
 def test_print_is_light_and_complete(browser: Any, reports: dict[str, Path]) -> None:

@@ -26,7 +26,7 @@ from PIL import Image
 
 from foible.findings import Findings, read_shard
 from foible.report import words, write_report
-from foible.report.write import LIMIT
+from foible.report.page import LIMIT
 from foible.summary import summarise
 
 

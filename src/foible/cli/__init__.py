@@ -17,7 +17,7 @@ import typer
 from typer.core import TyperGroup
 from typer.main import get_command
 
-from foible.cli import data, doctor, hunt, look, train
+from foible.cli import compare, data, doctor, gate, hunt, look, train
 from foible.errors import FoibleError, Interrupted
 
 ABOUT = """Find the weak parts of image classifiers: inputs that a network should get right and does not.
@@ -28,6 +28,9 @@ Our words, and the field's:
 [bold]suspect[/bold]    the network that is searched (model under test)
 [bold]peers[/bold]      the rest of the basket (reference models)
 [bold]hunt[/bold]       the search for the suspect's mistakes (differential testing)
+[bold]compare[/bold]    two versions on the same images: broken and fixed (negative flips)
+[bold]suite[/bold]      findings and flips frozen to test versions to come (regression tests)
+[bold]gate[/bold]       pass, fail or inconclusive, for CI
 [bold]space[/bold]      what may be done to an image (perturbation model, threat model)
 [bold]objective[/bold]  what counts as a mistake (attack criterion)
 [bold]finding[/bold]    one mistake (failure case, natural adversarial example)
@@ -41,7 +44,7 @@ Exit codes: 0 done, 1 a gate failed, 2 wrong input, 3 interrupted, 4 an error of
 """
 
 # These keep what they finished, and the same command goes on from there.
-RESUMABLE = ("hunt", "demo", "train")
+RESUMABLE = ("hunt", "compare", "gate", "demo", "train")
 
 BROKEN_PIPE = 141  # what a shell reports for any program whose reader went away
 
@@ -81,7 +84,10 @@ def _options(
 
 
 app.command(rich_help_panel="Find")(hunt.hunt)
+app.command(rich_help_panel="Find")(compare.compare)
 app.command(rich_help_panel="Find")(hunt.demo)
+app.command(rich_help_panel="Guard")(gate.suite)
+app.command(rich_help_panel="Guard")(gate.gate)
 app.command(rich_help_panel="Look")(look.show)
 app.command(rich_help_panel="Look")(look.report)
 app.command(rich_help_panel="Look")(doctor.doctor)
@@ -89,6 +95,7 @@ app.add_typer(data.app, name="data", rich_help_panel="Look")
 app.command(rich_help_panel="Label")(look.export)
 app.command(rich_help_panel="Mend")(train.train)
 app.command(rich_help_panel="Reproduce")(look.replay)
+app.command(rich_help_panel="Reproduce")(look.cite)
 
 
 def _how_to_go_on(args: Sequence[str]) -> str:

@@ -25,11 +25,11 @@ CORE = (
 # module: what it is good for here, and how to get it. Nothing in the package needs these.
 EXTRAS = {
     "pandas": ("findings as data frames: Findings.to_pandas()", "pip install 'foible[pandas]'"),
-    "torchvision": ("pretrained networks, from your own FILE.py:factory", "pip install torchvision"),
-    "timm": ("pretrained networks, from your own FILE.py:factory", "pip install timm"),
-    "transformers": ("pretrained networks, from your own FILE.py:factory", "pip install transformers"),
-    "datasets": ("data sets to save as Parquet, for parquet:PATH", "pip install datasets"),
-    "onnxruntime": ("networks in ONNX form, from your own FILE.py:factory", "pip install onnxruntime"),
+    "torchvision": ("networks as torchvision:NAME", "pip install 'foible[zoo]'"),
+    "timm": ("networks as timm:NAME", "pip install 'foible[zoo]'"),
+    "transformers": ("networks as hf:FOLDER", "pip install 'foible[hf]'"),
+    "datasets": ("reads what `foible export --to hf` writes", "pip install 'foible[hf]'"),
+    "onnxruntime": ("networks as onnx:FILE", "pip install 'foible[onnx]'"),
     "ray": ("hunts on many machines: not used by this version", "pip install ray"),
     "starlette": ("pages in the browser: not used by this version", "pip install starlette"),
     "uvicorn": ("pages in the browser: not used by this version", "pip install uvicorn"),

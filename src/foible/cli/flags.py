@@ -9,6 +9,35 @@ from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 import typer
 
+from foible.errors import UserError
+
+# Flags that several commands share.
+OneBasket = Annotated[
+    str | None,
+    typer.Option("--basket", help="Basket (ensemble): a folder that `foible train` wrote.", show_default=False),
+]
+Networks = Annotated[
+    list[str],
+    typer.Option(
+        "--network",
+        help="One network, [NAME=]SPEC; repeat. SPEC is a basket folder or BASKET/NETWORK, timm:NAME?checkpoint=FILE, "
+        "torchvision:NAME, hf:FOLDER, onnx:FILE, ZOO-SPEC?weights=FILE&classes=data, or "
+        "FILE.py:factory?preprocess=inside&classes=data, which runs your file (docs/networks.md).",
+        show_default=False,
+    ),
+]
+Device = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
+Trust = Annotated[
+    bool, typer.Option("--trust", help="Load network files that can run code: whole pickles, TorchScript, .pt2.")
+]
+
+
+def listed(basket: str | None, networks: list[str]) -> str | list[str]:
+    """What names the networks of a command: one of the two, or an error."""
+    if bool(basket) == bool(networks):
+        raise UserError("give the networks with --basket FOLDER, or with --network [NAME=]SPEC once per network")
+    return basket or list(networks)
+
 
 def flags(config: type) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Add an option to a command for every field of `config`; the command receives them as `**settings`."""

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from foible.cli.flags import flags
+from foible.cli.flags import Device, Networks, OneBasket, Trust, flags, listed
 from foible.recipes.config import HuntConfig
 
 DEMO = ("mlp:10", "mlp:20", "mlp:30", "mlp:40", "mlp:50")
@@ -29,7 +29,8 @@ def print_summary(rows: list[dict[str, Any]], report: Path | None, *, json: bool
     title = "What each network gets wrong that all its peers get right"
     table = Table(title=title, title_justify="left", box=box.SIMPLE)
     for name in ("suspect", "trials", "found", "success", "95 %", "moves", "inferences", "paper"):
-        table.add_column(name, justify="left" if name == "suspect" else "right", no_wrap=True)
+        named = name == "suspect"
+        table.add_column(name, justify="left" if named else "right", no_wrap=not named, overflow="fold")
     for row in rows:
         table.add_row(
             Text(shown(row["suspect"])), f"{row['trials']:,}", f"{row['found']:,}",
@@ -54,22 +55,13 @@ def _mean(value: float | None, digits: int) -> str:
 
 @flags(HuntConfig)
 def hunt(
-    basket: Annotated[
-        str | None,
-        typer.Option(help="Basket (ensemble): a folder that `foible train` wrote.", show_default=False),
-    ] = None,
-    network: Annotated[
-        list[str],
-        typer.Option(
-            help="One network, [NAME=]SPEC; repeat. SPEC is a basket folder, ZOO-SPEC?weights=FILE.safetensors, or "
-            "FILE.py:factory?preprocess=inside, which runs your file.",
-            show_default=False,
-        ),
-    ] = [],  # noqa: B006 (typer reads it, nobody changes it)
+    basket: OneBasket = None,
+    network: Networks = [],  # noqa: B006 (typer reads it, nobody changes it)
     data: Annotated[str, typer.Option(help="Data set: digits, mnist, folder:PATH, … (see `foible data`).")] = "digits",
     out: Annotated[Path, typer.Option(help="Run folder; an unfinished run there is resumed.")] = Path("runs/hunt"),
     workers: Annotated[int | None, typer.Option(help="Processes (default: one a core).", show_default=False)] = None,
-    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    device: Device = "auto",
+    trust: Trust = False,
     json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
     **settings: Any,
 ) -> None:
@@ -81,14 +73,11 @@ def hunt(
 
     Example: foible hunt --basket B --data mnist --suspect mlp-10 --peer-confidence 0.9 --out runs/mnist
     """
-    from foible.errors import UserError
     from foible.recipes.hunt import hunt as run_hunt
     from foible.report import write_report
     from foible.summary import summarise
 
-    if bool(basket) == bool(network):
-        raise UserError("give the networks with --basket FOLDER, or with --network [NAME=]SPEC once per network")
-    run_hunt(basket or list(network), data, out=out, workers=workers, device=device, **settings)
+    run_hunt(listed(basket, network), data, out=out, workers=workers, device=device, trust=trust, **settings)
     print_summary(summarise(out), write_report(out), json=json, run=str(out))
 
 

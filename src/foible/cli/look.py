@@ -1,4 +1,4 @@
-"""`foible show`, `report`, `replay` and `export`: what can be done with a run on disk."""
+"""`foible show`, `report`, `replay`, `export` and `cite`: what can be done with a run on disk."""
 
 from __future__ import annotations
 
@@ -169,13 +169,37 @@ def replay(
 
 def export(
     run: Run,
-    to: Annotated[str, typer.Option(help="folder (PNGs, one folder a class), parquet, or csv.")] = "folder",
+    to: Annotated[
+        str,
+        typer.Option(
+            help="folder (PNGs, one folder a class), hf (an ImageFolder for Hugging Face datasets), parquet (the same "
+            "as one file), csv, label-studio, fiftyone, or findings (the table itself, in one Parquet file)."
+        ),
+    ] = "folder",
     out: Annotated[Path, typer.Option(help="Where to; must not exist yet.", show_default=False)] = Path("export"),
-    all: Annotated[bool, typer.Option("--all", help="Every trial, not only what was found.")] = False,
+    all: Annotated[bool, typer.Option("--all", help="Every row, not only what was found.")] = False,
+    tag: Annotated[
+        list[str] | None,
+        typer.Option(help="Only rows with this tag, such as broken; repeat for several.", show_default=False),
+    ] = None,
+    predictions: Annotated[
+        bool, typer.Option("--predictions", help="For label-studio: show people what the networks said.")
+    ] = False,
+    split: Annotated[
+        str | None, typer.Option(help="For hf: train (default), validation or test.", show_default=False)
+    ] = None,
     json: Json = False,
 ) -> None:
-    """Hand findings to people and other tools. A folder export is a data set: `folder:PATH` reads it back."""
+    """Hand findings to people and other tools, in the layout that each tool reads."""
     from foible.recipes.export import export as run_export
 
-    count = run_export(run, to, out, everything=all)
+    count = run_export(run, to, out, everything=all, tags=tag or (), predictions=predictions, split=split)
     print(json_module.dumps({"written": count, "out": str(out)}) if json else f"{count} rows written to {out}")
+
+
+def cite(run: Run, json: Json = False) -> None:
+    """Print BibTeX of the methods that a run used and of Foible, with the hash of the run's settings."""
+    from foible.recipes.cite import cite as run_cite
+
+    cited = run_cite(run)
+    print(json_module.dumps(cited.to_json()) if json else cited.bibtex)

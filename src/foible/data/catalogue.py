@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from foible.data.dataset import shown
-from foible.data.pictures import SUFFIXES
+from foible.data.decode import SUFFIXES
 from foible.data.places import candidates, data_folder, looked_in, roots
 from foible.errors import UserError
 
@@ -152,8 +152,10 @@ KNOWN: dict[str, Known] = {
 }  # fmt: skip
 
 FORMS = {
-    "folder": "folder:PATH, one folder of image files a class",
+    "folder": "folder:PATH, one folder of image files a class, or files with a metadata.csv",
     "parquet": "parquet:PATH, a file or folder with an image and a label column",
+    "csv": "csv:PATH, a table of image files and labels",
+    "webdataset": "webdataset:PATH, tar shards of images and labels",
     "npz": "npz:PATH, NumPy arrays of images and labels",
 }
 
@@ -203,11 +205,13 @@ def _form_of(entry: Path) -> str | None:
     if entry.name.startswith("."):
         return None
     if entry.is_file():
-        return {".npz": "npz", ".parquet": "parquet"}.get(entry.suffix.lower())
+        return {".npz": "npz", ".parquet": "parquet", ".csv": "csv", ".tar": "webdataset"}.get(entry.suffix.lower())
     if not entry.is_dir():
         return None
     if any(entry.glob("*.parquet")) or any(entry.glob("*/*.parquet")):
         return "parquet"
+    if any(entry.glob("*.tar")) or any(entry.glob("*/*.tar")):
+        return "webdataset"
     inside = (file for pattern in ("*/*", "*/*/*") for file in entry.glob(pattern))
     # A look at the first few names settles it; a folder of a million files must not slow the list down.
     return "folder" if any(file.suffix.lower() in SUFFIXES for file, _ in zip(inside, range(64))) else None  # noqa: B905

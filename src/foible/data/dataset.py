@@ -59,6 +59,18 @@ class Dataset:
     def __len__(self) -> int:
         return len(self.labels)
 
+    @property
+    def files(self) -> None:
+        """Images in memory have no files of their own; see `Photographs.files`."""
+        return None
+
+    @property
+    def sha256(self) -> str:
+        """Of images, labels and class names."""
+        from foible.networks.resume import fingerprint
+
+        return fingerprint(self)
+
     def floats(self, index: Tensor | slice | None = None) -> Tensor:
         """The images, or those at `index`, as float32 in [0, 1]."""
         return to_floats(self.images if index is None else self.images[index])

@@ -20,7 +20,8 @@ from foible.data.dataset import (
     shown,
     with_option,
 )
-from foible.data.pictures import Pixels, share
+from foible.data.decode import Pixels
+from foible.data.look import share
 from foible.data.places import given_path
 from foible.errors import UserError
 

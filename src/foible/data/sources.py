@@ -7,13 +7,17 @@ from collections.abc import Callable
 
 from foible.data.catalogue import FORMS, KNOWN
 from foible.data.cifar import load_cifar10
+from foible.data.csv_files import list_csv
 from foible.data.dataset import SPLITS, Dataset, shown
 from foible.data.digits import load_digits
-from foible.data.folder import load_folder
+from foible.data.folder import list_folder
 from foible.data.idx import load_idx
 from foible.data.npz import load_npz
-from foible.data.parquet import load_parquet
+from foible.data.parquet import list_parquet
+from foible.data.photographs import Photographs
+from foible.data.pictures import gather
 from foible.data.usps import load_usps
+from foible.data.webdataset import list_webdataset
 from foible.errors import UserError
 from foible.specs import bind, did_you_mean, parse
 
@@ -23,9 +27,13 @@ LOADERS: dict[str, Callable[..., Dataset]] = {
     "fashion-mnist": load_idx,
     "cifar10": load_cifar10,
     "usps": load_usps,
-    "folder": load_folder,
-    "parquet": load_parquet,
     "npz": load_npz,
+}
+LISTERS: dict[str, Callable[..., Photographs]] = {
+    "folder": list_folder,
+    "parquet": list_parquet,
+    "csv": list_csv,
+    "webdataset": list_webdataset,
 }
 
 
@@ -33,14 +41,44 @@ def load(spec: str | Dataset, split: str = "train", *, quiet: bool = False) -> D
     """The data set that `spec` names, in memory; a `Dataset` is handed back as it is.
 
     `spec` is a name (`digits`, `mnist`, `fashion-mnist`, `cifar10`, `usps`) or a form with a path
-    (`folder:PATH?size=64`, `parquet:PATH`, `npz:PATH`); `split` is "train" or "test". `quiet` shows no
-    progress bar. What could not be read is listed in the result's `problems`.
+    (`folder:PATH?size=64`, `parquet:PATH`, `csv:PATH`, `webdataset:PATH`, `npz:PATH`); `split` is "train" or "test".
+    `quiet` shows no progress bar. What could not be read is listed in the result's `problems`.
     """
     if isinstance(spec, Dataset):
         return spec
+    found = _find(spec, split, True, quiet)
+    data = gather(found, quiet) if isinstance(found, Photographs) else found
+    _tell(data, quiet)
+    return data
+
+
+def open_data(
+    spec: str | Dataset | Photographs, split: str = "train", *, labelled: bool = True, quiet: bool = False
+) -> Dataset | Photographs:
+    """As `load`, but the photographs of `folder:`, `parquet:`, `csv:` and `webdataset:` stay on disk until `read` or
+    `stream` asks for them. What is not text is handed back as it is.
+
+    `labelled=False` takes a pool: every image file below a folder at any depth, rows without a label column; `labels`
+    are all -1 and `classes` is empty. A pool that has a part for `split` is that part, and otherwise all of it.
+    """
+    if not isinstance(spec, str):
+        return spec
+    data = _find(spec, split, labelled, quiet)
+    _tell(data, quiet)
+    return data
+
+
+def _find(spec: str, split: str, labelled: bool, quiet: bool) -> Dataset | Photographs:
     if split not in SPLITS:
         raise UserError(f"the split is {split!r}: expected 'train' or 'test'{did_you_mean(str(split), SPLITS)}")
     parsed = parse(spec)
+    if parsed.name in LISTERS:
+        lister = LISTERS[parsed.name]
+        try:
+            return lister(spec, parsed.argument, split, labelled, **bind(lister, parsed.options, spec))
+        except OSError as error:
+            where = f" {shown(error.filename)}" if error.filename else ""
+            raise UserError(f"{spec}: cannot read{where}: {error.strerror or error}") from error
     loader = LOADERS.get(parsed.name)
     if loader is None:
         raise _unknown(spec, parsed.name)
@@ -49,15 +87,15 @@ def load(spec: str | Dataset, split: str = "train", *, quiet: bool = False) -> D
             f"{spec!r}: {parsed.name} takes no path and no options; "
             "set FOIBLE_DATA to the folder that it is to be looked for in"
         )
-    data = loader(spec, parsed.argument, split, quiet, **bind(loader, parsed.options, spec))
-    if data.problems and not quiet:
-        _tell(data)
-    return data
+    return loader(spec, parsed.argument, split, quiet, **bind(loader, parsed.options, spec))
 
 
-def _tell(data: Dataset, most: int = 10) -> None:
+def _tell(data: Dataset | Photographs, quiet: bool, most: int = 10) -> None:
     """Say on standard error what was left out, so that nobody learns of it by counting."""
-    lines = [f"{shown(data.name)} ({data.split}): {len(data.problems)} left out, {len(data)} read"]
+    if quiet or not data.problems:
+        return
+    there = f"{len(data)} {'read' if isinstance(data, Dataset) else 'listed'}"
+    lines = [f"{shown(data.name)} ({data.split}): {len(data.problems)} left out, {there}"]
     lines += [f"  {shown(problem)}" for problem in data.problems[:most]]
     if len(data.problems) > most:
         lines.append(f"  … and {len(data.problems) - most} more")
@@ -65,9 +103,9 @@ def _tell(data: Dataset, most: int = 10) -> None:
 
 
 def _unknown(spec: str, name: str) -> UserError:
-    hint = did_you_mean(name.lower(), LOADERS)
+    hint = did_you_mean(name.lower(), [*LOADERS, *LISTERS])
     if not hint and any(mark in spec for mark in "/\\."):
-        hint = f"; for a path write folder:{spec}, parquet:{spec} or npz:{spec}"
+        hint = f"; for a path write folder:{spec}, parquet:{spec}, csv:{spec}, webdataset:{spec} or npz:{spec}"
     return UserError(
         f"there is no data set called {spec!r}{hint}; known are {', '.join(KNOWN)}, and "
         f"{'; '.join(FORMS.values())}. `foible data` lists what is at hand"

@@ -19,7 +19,11 @@ from torch import Tensor, nn
 from foible.disk import write_atomically
 from foible.errors import UserError
 from foible.networks import zoo
+from foible.networks.backbone import Backbone
+from foible.networks.checkpoints import renamed
+from foible.networks.opened import some
 from foible.networks.preprocess import Preprocess
+from foible.networks.probe import Probe, Source, is_probe, load_probe, own_module
 
 SCHEMA_VERSION = 1
 FILE = "basket.json"
@@ -57,7 +61,7 @@ def save_basket(folder: str | Path, entries: Sequence[Entry], config: Mapping[st
     folder.mkdir(parents=True, exist_ok=True)
     saved = []
     for entry in entries:
-        state = {key: value.detach().cpu().contiguous() for key, value in entry.module.state_dict().items()}
+        state = {key: value.detach().cpu().contiguous() for key, value in own_module(entry.module).state_dict().items()}
         data = to_safetensors(state)
         write_atomically(folder / f"{entry.name}.safetensors", data)
         saved.append(replace(entry, sha256=hashlib.sha256(data).hexdigest()))
@@ -73,8 +77,19 @@ def save_basket(folder: str | Path, entries: Sequence[Entry], config: Mapping[st
     return saved
 
 
-def load_folder(folder: str | Path) -> list[Entry]:
-    """The networks of a basket folder, in eval mode on the CPU, each checked against its SHA-256."""
+def load_folder(
+    folder: str | Path,
+    *,
+    trust: bool = False,
+    only: str | None = None,
+    opened: dict[Source, Backbone] | None = None,
+) -> list[Entry]:
+    """The networks of a basket folder, in eval mode on the CPU, each checked against its SHA-256.
+
+    Probes open their backbones again, one for all that share it; `trust` runs those that are a user's code.
+    only: the one network of that name, as somebody's backbone; it must not be a probe itself.
+    opened: backbones that are open already.
+    """
     folder = Path(folder)
     record = read_record(folder)
     where = folder / FILE
@@ -92,7 +107,14 @@ def load_folder(folder: str | Path) -> list[Entry]:
     if not isinstance(networks, list) or not networks:
         raise UserError(f"{where} lists no networks")
     size = (shape[0], shape[1], shape[2])
-    entries = [_from_json(one, folder, tuple(classes), size) for one in networks]
+    if only is not None:
+        networks = [one for one in networks if isinstance(one, dict) and one.get("name") == only]
+        if len(networks) != 1:
+            raise UserError(f"{where} lists {len(networks)} networks called {only!r}")
+        if is_probe(str(networks[0].get("spec"))):
+            raise UserError(f"{only!r} in {folder} is a probe itself: give its own backbone")
+    opened = {} if opened is None else opened
+    entries = [_from_json(one, folder, tuple(classes), size, trust, opened) for one in networks]
     _one_task(entries)
     return entries
 
@@ -129,11 +151,11 @@ def load_weights(module: nn.Module, file: str | Path, sha256: str | None = None)
         data = file.read_bytes()
     except OSError as error:
         raise UserError(f"cannot read the weights {file}: {error.strerror or error}") from error
-    if data.startswith(b"PK\x03\x04") or re.match(rb"\x80[\x00-\x05]", data):
+    # A safetensors file may begin with any eight bytes, its header's length; then comes JSON.
+    if data[8:9] != b"{" and (data.startswith(b"PK\x03\x04") or re.match(rb"\x80[\x00-\x05]", data)):
         raise UserError(
-            f"{file} is a pickle (a .pt or .pth file): loading one can run any program hidden in it, so foible does "
-            "not. Where you trust it, convert it yourself: "
-            "safetensors.torch.save_file(torch.load(FILE, weights_only=True), 'weights.safetensors')"
+            f"{file} is a pickle (a .pt or .pth file): loading one can run any program hidden in it, and a basket "
+            "holds safetensors only; copy the folder again or train again"
         )
     digest = hashlib.sha256(data).hexdigest()
     if sha256 is not None and digest != sha256:
@@ -145,22 +167,34 @@ def load_weights(module: nn.Module, file: str | Path, sha256: str | None = None)
         state = parse_safetensors(data)
     except (SafetensorError, ValueError, KeyError, TypeError) as error:
         raise UserError(f"{file} is not a safetensors file, or it is cut short ({error})") from error
-    _fit(module, state, file)
+    fit(module, state, file)
     return digest
 
 
-def _fit(module: nn.Module, state: dict[str, Tensor], file: Path) -> None:
+def fit(module: nn.Module, given: Mapping[str, Tensor], file: str | Path) -> None:
+    """Put a state dict into `module`, prefixes of wrappers aside. What does not fit is named: keys and shapes."""
     expected = module.state_dict()
-    for kind, keys in (("lacks", expected.keys() - state.keys()), ("has unexpected", state.keys() - expected.keys())):
-        if keys:
-            raise UserError(f"{file} {kind} {', '.join(sorted(keys)[:5])}: the weights are of another architecture")
+    state = renamed(given, expected)
+    for key in expected.keys() - state.keys():
+        if key.endswith("num_batches_tracked"):  # absent in old checkpoints, and of no use when judging
+            state[key] = torch.zeros((), dtype=torch.int64)
+    missing, extra = expected.keys() - state.keys(), state.keys() - expected.keys()
+    if missing or extra:
+        found = [f"lacks {some(list(missing))}"] if missing else []
+        found += [f"has unexpected {some(list(extra))}"] if extra else []
+        raise UserError(f"{file} {' and '.join(found)}: the weights are of another architecture")
+    wrong = [key for key, value in expected.items() if state[key].shape != value.shape]
+    if wrong:
+        shapes = [
+            f"{key} has shape {tuple(state[key].shape)}, the network has {tuple(expected[key].shape)}" for key in wrong
+        ]
+        more = f"; and {len(wrong) - 3} more" if len(wrong) > 3 else ""
+        raise UserError(
+            f"{file}: {'; '.join(shapes[:3])}{more}: "
+            "the weights are of another architecture, image size or number of classes"
+        )
     for key, wanted in expected.items():
         value = state[key]
-        if value.shape != wanted.shape:
-            raise UserError(
-                f"{file}: {key} has shape {tuple(value.shape)}, the network has {tuple(wanted.shape)}: "
-                "the weights are of another architecture, image size or number of classes"
-            )
         if value.is_floating_point() != wanted.is_floating_point():
             raise UserError(f"{file}: {key} is {value.dtype}, the network has {wanted.dtype}")
         state[key] = value.to(device="cpu" if wanted.is_meta else wanted.device, dtype=wanted.dtype)
@@ -173,6 +207,7 @@ def _is_plain(file: str) -> bool:
 
 
 def _to_json(entry: Entry) -> dict[str, Any]:
+    backbone = {"backbone": entry.module.source.to_json()} if isinstance(entry.module, Probe) else {}
     return {
         "name": entry.name,
         "spec": entry.spec,
@@ -180,12 +215,16 @@ def _to_json(entry: Entry) -> dict[str, Any]:
         "file": f"{entry.name}.safetensors",
         "sha256": entry.sha256,
         "preprocess": entry.preprocess.to_json(),
+        **backbone,
         "training": entry.training,
         "accuracy": entry.accuracy,
     }
 
 
-def _from_json(record: Any, folder: Path, classes: tuple[str, ...], shape: tuple[int, int, int]) -> Entry:
+def _from_json(
+    record: Any, folder: Path, classes: tuple[str, ...], shape: tuple[int, int, int], trust: bool,
+    opened: dict[Source, Backbone],
+) -> Entry:  # fmt: skip
     where = folder / FILE
     if not isinstance(record, dict):
         raise UserError(f"{where}: a network is {record!r}, expected an object")
@@ -202,9 +241,13 @@ def _from_json(record: Any, folder: Path, classes: tuple[str, ...], shape: tuple
         raise UserError(f"{where}: seed, accuracy or training of network {name!r} has the wrong type")
     if not all(isinstance(value, int | float) for value in accuracy.values()):
         raise UserError(f"{where}: accuracy of network {name!r} is {accuracy!r}, expected numbers")
-    with torch.device("meta"):  # allocates nothing and draws nothing
-        module = zoo.build(spec, shape, len(classes))
-    load_weights(module, folder / file, sha256)
+    module: nn.Module
+    if is_probe(spec):
+        module = load_probe(spec, record, f"{where}: network {name!r}", classes, trust, opened)
+    else:
+        with torch.device("meta"):  # allocates nothing and draws nothing
+            module = zoo.build(spec, shape, len(classes))
+    load_weights(own_module(module), folder / file, sha256)
     preprocess = Preprocess.from_json(record.get("preprocess", {}))
     if len(preprocess.mean) not in (0, shape[0]):
         raise UserError(

@@ -95,6 +95,11 @@ class Fleet:
             return "grouped"
         return "looped" if self.device.type == "cpu" or len(self.seeds) == 1 else "mapped"
 
+    def set_rate(self, rate: float) -> None:
+        """The rate of the steps to come."""
+        for group in self.optimiser.param_groups:
+            group["lr"] = rate
+
     def step(self, images: Tensor, labels: Tensor, number: int) -> Tensor:
         """One step of every member on its own batch: images (K, n, channels, height, width), preprocessed, and
         labels (K, n). `number` counts the steps. Gives the losses (K,) before the step."""

@@ -1,30 +1,55 @@
 """Networks from what a user writes on the command line: `[NAME=]SPEC`, one each.
 
-SPEC is a basket folder, a zoo spec with its weights (`mlp:10?weights=FILE.safetensors`), or `FILE.py:factory`, the
-user's own code, which is run. Preprocessing is said outright: normalising twice, or never, is a silent mistake.
+SPEC is a basket folder, `BASKET/NETWORK` (one of its networks), `timm:NAME`, `torchvision:NAME`, `hf:ORG/NAME` or
+`hf:./FOLDER`, `onnx:FILE`, a zoo spec with its weights (`mlp:10?weights=FILE`), `FILE.py:factory` (the user's own code,
+which is run), or, only with trust, `pickle:FILE`, `torchscript:FILE` or `pt2:FILE`. What a network's files do not say
+is said in options: normalising twice, or never, and classes in another order are silent mistakes.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from foible import specs
 from foible.errors import UserError
-from foible.networks import zoo
-from foible.networks.files import Entry, load_folder, load_weights
+from foible.networks import checkpoints, hubs, overrides, whole, zoo
+from foible.networks.classes import choose, of_module
+from foible.networks.files import FILE, Entry, fit, load_folder
+from foible.networks.huggingface import open_hf
+from foible.networks.onnx import open_onnx
+from foible.networks.opened import Opened
 from foible.networks.preprocess import Preprocess
 
 Network = nn.Module | Callable[[Tensor], Tensor]
+Shape = tuple[int, int, int]
+
+# The options of each kind, beside those of preprocessing.
+OPTIONS = {
+    "timm": ("checkpoint", "classes", "ema"),
+    "torchvision": ("checkpoint", "classes", "ema", "preset"),
+    "hf": ("classes",),
+    "onnx": ("classes",),
+    "pickle": ("classes",),
+    "torchscript": ("classes",),
+    "pt2": ("classes",),
+}
 
 
 def fingerprint(network: Network) -> str:
-    """SHA-256 of a network's weights; of a plain callable, its name (its inside cannot be seen)."""
+    """SHA-256 of a network's weights, or the one it carries (`fingerprint`: that of its file).
+
+    Of a plain callable, its name: its inside cannot be seen.
+    """
+    carried = getattr(network, "fingerprint", None)
+    if isinstance(carried, str):
+        return carried
     digest = hashlib.sha256()
     if not isinstance(network, nn.Module):
         return f"callable:{getattr(network, '__qualname__', type(network).__name__)}"
@@ -42,61 +67,85 @@ def split_name(text: str) -> tuple[str | None, str]:
     return None, text
 
 
-def open_networks(text: str, classes: Sequence[str] | None, shape: tuple[int, int, int] | None) -> Iterable[Entry]:
-    """The networks that one `[NAME=]SPEC` names."""
+def open_networks(text: str, classes: Sequence[str] | None, shape: Shape | None, trust: bool = False) -> list[Entry]:
+    """The networks that one `[NAME=]SPEC` names, each with its classes and preprocessing.
+
+    classes, shape: those of the data, for networks that are told to take them from there.
+    trust: load files that can run code (pickle:, torchscript:, pt2:).
+    """
     name, text = split_name(text)
-    if Path(text).is_dir():
-        entries = load_folder(text)
+    one = Path(text)
+    if not set(":?") & set(one.name) and one.name != text and not one.exists() and (one.parent / FILE).is_file():
+        return [_one_of(one, name, trust)]
+    if one.is_dir():
+        entries = load_folder(text, trust=trust)
         if name is not None:
             if len(entries) != 1:
-                raise UserError(f"{text!r} holds {len(entries)} networks: only a basket of one can be renamed {name!r}")
+                raise UserError(
+                    f"{text!r} holds {len(entries)} networks: only a basket of one can be renamed {name!r}; for one of "
+                    f"them write {name}={one / entries[0].name}"
+                )
             entries = [replace(entries[0], name=name)]
         return entries
     spec = specs.parse(text)
+    opened = _opened(text, spec, classes, shape, trust)
+    how = overrides.preprocess(spec.options, opened, text)
+    own = choose(spec.options.get("classes"), opened.classes, classes, opened.outputs, repr(text))
+    seen: Shape | None = shape if how.size is None else (opened.channels, *how.size)
+    return [Entry(name or opened.name, opened.module, how, own, seen, text, fingerprint(opened.module), {})]
+
+
+def _one_of(place: Path, name: str | None, trust: bool) -> Entry:
+    """`BASKET/NETWORK`: one network of a basket folder."""
+    entries = {entry.name: entry for entry in load_folder(place.parent, trust=trust)}
+    if place.name not in entries:
+        hint = specs.did_you_mean(place.name, entries)
+        raise UserError(
+            f"the basket {str(place.parent)!r} has no network {place.name!r}{hint}; it has {', '.join(entries)}"
+        )
+    return replace(entries[place.name], name=name or place.name)
+
+
+def _opened(text: str, spec: specs.Spec, classes: Sequence[str] | None, shape: Shape | None, trust: bool) -> Opened:
+    options, argument = spec.options, spec.argument
     if spec.is_file:
-        return [_from_user_file(text, spec, name, classes, shape)]
-    weights = spec.options.get("weights")
-    if weights is None:
-        raise UserError(
-            f"{text!r} is not a basket folder, nor a spec with weights: expected a folder that `foible train` wrote, "
-            "SPEC?weights=FILE.safetensors, or FILE.py:factory?preprocess=inside"
-        )
-    return [_from_weights(text, spec, weights, name, classes, shape)]
+        overrides.check(options, ("checkpoint", "classes", "ema"), text)
+        return _from_user_file(text, spec)
+    if spec.name in OPTIONS:
+        if not argument:
+            raise UserError(f"{text!r} names no network: expected {spec.name}:NAME, see docs/networks.md")
+        overrides.check(options, OPTIONS[spec.name], text)
+        ema = overrides.truth(options, "ema", text)
+        if spec.name == "timm":
+            return hubs.open_timm(argument, options, overrides.sides(options, "size", text), ema)
+        if spec.name == "torchvision":
+            return hubs.open_torchvision(argument, options, ema)
+        if spec.name == "hf":
+            return open_hf(argument)
+        return open_onnx(argument) if spec.name == "onnx" else whole.open_whole(spec.name, argument, trust)
+    if "weights" not in options:
+        raise UserError(_unknown(text, spec))
+    overrides.check(options, ("weights", "classes", "ema"), text)
+    return _from_weights(text, spec, classes, shape)
 
 
-def _preprocess_from(options: Mapping[str, str], text: str) -> Preprocess:
-    """`preprocess=inside`, or mean and std as numbers between commas, and size as N or WIDTHxHEIGHT."""
-    known = ("preprocess", "mean", "std", "size")
-    for key in options:
-        if key not in (*known, "weights"):
-            hint = specs.did_you_mean(key, known)
-            raise UserError(f"{text!r} has no option {key!r}{hint}; it takes {', '.join(known)}")
-    if "preprocess" in options:
-        if options["preprocess"] != "inside" or len(options.keys() & set(known)) > 1:
-            raise UserError(f"{text!r}: expected preprocess=inside alone, or mean=, std= and size= without preprocess=")
-        return Preprocess()
-    if not options.keys() & set(known):
-        raise UserError(
-            f"{text!r} does not say how its images are preprocessed: add ?preprocess=inside if the network takes "
-            "pixels in [0, 1] and normalises itself, or ?mean=0.5,0.5,0.5&std=0.2,0.2,0.2&size=224"
-        )
-    try:
-        numbers = {key: tuple(float(v) for v in options[key].split(",")) for key in ("mean", "std") if key in options}
-        size = [int(v) for v in options["size"].split("x")] if "size" in options else []
-    except ValueError as error:
-        raise UserError(f"cannot read the preprocessing of {text!r}: {error}") from error
-    return Preprocess(numbers.get("mean", ()), numbers.get("std", ()), (size[-1], size[0]) if size else None)
+def _unknown(text: str, spec: specs.Spec) -> str:
+    kinds = [*OPTIONS, *zoo.FAMILIES]
+    path = Path(text.partition("?")[0])
+    hint = specs.did_you_mean(spec.name, kinds)
+    if path.suffix == ".onnx" and not spec.argument:
+        hint = f"; did you mean onnx:{path}?"
+    elif path.is_file():
+        hint = "; a file of weights needs its architecture"
+    return (
+        f"{text!r} is not a basket folder, nor a spec with weights{hint}; expected a folder that `foible train` wrote, "
+        "timm:NAME?checkpoint=FILE, torchvision:NAME?checkpoint=FILE, hf:FOLDER, onnx:FILE, "
+        "SPEC?weights=FILE.safetensors, or FILE.py:factory?preprocess=inside&classes=FILE"
+    )
 
 
-def _from_user_file(
-    text: str,
-    spec: specs.Spec,
-    name: str | None,
-    classes: Sequence[str] | None,
-    shape: tuple[int, int, int] | None,
-) -> Entry:
-    network = specs.from_file(spec.name, spec.argument)
-    preprocess = _preprocess_from(spec.options, text)
+def _from_user_file(text: str, spec: specs.Spec) -> Opened:
+    network: Any = specs.from_file(spec.name, spec.argument)
     if not isinstance(network, nn.Module):
         if not callable(network):
             raise UserError(
@@ -108,34 +157,32 @@ def _from_user_file(
             raise UserError(f"{text!r} failed: {type(error).__name__}: {error}") from error
     if not callable(network):
         raise UserError(f"{text!r} made {type(network).__name__}: expected a torch.nn.Module or a callable")
-    called = name or spec.argument
-    return Entry(
-        called,
-        network,
-        preprocess,
-        tuple(classes) if classes else None,
-        shape,
-        text,
-        fingerprint(network),
-        {},
-    )
+    own = of_module(network, text)
+    if "checkpoint" in spec.options:
+        if not isinstance(network, nn.Module):
+            raise UserError(f"{text!r} made {type(network).__name__}: only a torch.nn.Module takes a checkpoint")
+        held = checkpoints.read(spec.options["checkpoint"], overrides.truth(spec.options, "ema", text))
+        fit(network, held.state, held.file)
+        own = held.classes or own
+    return Opened(spec.argument, network, classes=own)
 
 
-def _from_weights(
-    text: str,
-    spec: specs.Spec,
-    weights: str,
-    name: str | None,
-    classes: Sequence[str] | None,
-    shape: tuple[int, int, int] | None,
-) -> Entry:
-    if not classes or not shape:
-        raise UserError(f"{text!r} needs the data it is for, to know its input and classes: give --data")
+def _from_weights(text: str, spec: specs.Spec, classes: Sequence[str] | None, shape: Shape | None) -> Opened:
     plain = f"{spec.name}:{spec.argument}" if spec.argument else spec.name
-    module = zoo.build(plain, shape, len(classes))
-    load_weights(module, weights)
-    said = dict(spec.options)
-    if not zoo.family_of(plain).normalise and not said.keys() - {"weights"}:
-        said["preprocess"] = "inside"  # these train on plain pixels; the others on normalised ones, which must be said
-    preprocess = _preprocess_from(said, text)
-    return Entry(name or zoo.name_of(plain), module, preprocess, tuple(classes), shape, text, fingerprint(module), {})
+    family = zoo.family_of(plain)
+    held = checkpoints.read(spec.options["weights"], overrides.truth(spec.options, "ema", text))
+    size = overrides.sides(spec.options, "size", text)
+    if size is not None:
+        shape = (shape[0] if shape else 3, *size)
+    if shape is None:
+        raise UserError(f"{text!r} needs the data it is for, to know its input: give --data, or size= in pixels")
+    # What its last layer has; where that is not there, `fit` says what is.
+    with torch.device("meta"):
+        last = list(zoo.build(plain, shape, 2).state_dict())[-1]
+    found = checkpoints.find(held.state, last)
+    outputs = int(found.shape[0]) if found is not None and found.ndim and len(found) > 1 else len(classes or "12")
+    module = zoo.build(plain, shape, outputs)
+    fit(module, held.state, held.file)
+    # These train on plain pixels; the others on normalised ones, which must be said.
+    how = None if family.normalise else Preprocess()
+    return Opened(zoo.name_of(plain), module, how, held.classes, outputs, shape[0])

@@ -1,31 +1,38 @@
-"""What a network wants done to pixels in [0, 1] before it sees them, as data that is saved beside its weights."""
+"""What a network wants done to images before it sees them, as data that is saved beside its weights."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import lru_cache
-from typing import Any
+from typing import Any, Literal
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from foible.errors import UserError
+from foible.views import Fit, Interpolation, View
 
 
 @dataclass(frozen=True)
 class Preprocess:
-    """Resize (bilinear, antialiased) where the size differs, then `(images - mean) / std` for each channel.
+    """How a photograph becomes the network's pixels (`view`), and `(pixels - mean) / std` for each channel.
 
-    Empty `mean` and `std` mean no normalisation: `Preprocess()` is the identity, also for modules that
-    normalise inside themselves.
+    Empty `mean` and `std` mean no normalisation: `Preprocess()` is the identity, also for modules that normalise
+    inside themselves. `size` is the network's input; None takes images as they come. `resize`, `interpolation`, `fit`,
+    `fill` and `halves` are those of `foible.views.View`.
     """
 
     mean: tuple[float, ...] = ()
     std: tuple[float, ...] = ()
     size: tuple[int, int] | None = None  # (height, width)
+    resize: int | tuple[int, int] | None = None
+    interpolation: Interpolation = "bilinear"
+    fit: Fit = "stretch"
+    fill: tuple[int, ...] = (0,)
+    halves: Literal["even", "down"] = "even"
 
     def __post_init__(self) -> None:
         if len(self.mean) != len(self.std):
@@ -37,15 +44,35 @@ class Preprocess:
             raise UserError(f"preprocess mean is {self.mean}: expected finite numbers")
         if not all(math.isfinite(value) and value > 0 for value in self.std):
             raise UserError(f"preprocess std is {self.std}: expected numbers above 0")
-        if self.size is not None and (len(self.size) != 2 or min(self.size) < 1):
-            raise UserError(f"preprocess size is {self.size}: expected (height, width), both at least 1")
+        if self.size is None and self.resize is not None:
+            raise UserError(f"preprocess resizes to {self.resize} but has no size: say the network's input, size=")
+        try:
+            View(self.size or (1, 1), self.resize, self.interpolation, self.fit, self.fill, self.halves)
+        except UserError as error:
+            raise UserError(f"preprocess: {error}") from None
+
+    @property
+    def view(self) -> View | None:
+        """How a photograph of any size becomes this network's pixels; None where images are taken as they come."""
+        if self.size is None:
+            return None
+        return View(self.size, self.resize, self.interpolation, self.fit, self.fill, self.halves)
 
     def __call__(self, images: Tensor) -> Tensor:
-        """images: (n, channels, height, width) in [0, 1]. The identity returns its argument."""
+        """images: (n, channels, height, width) in [0, 1], already cropped: resized whole where their size differs.
+
+        The identity returns its argument. Grey images become three equal channels where there are three means.
+        """
         if self.size is not None and tuple(images.shape[-2:]) != self.size:
-            images = F.interpolate(images, self.size, mode="bilinear", antialias=True, align_corners=False)
+            cubic = self.interpolation in ("bicubic", "lanczos")
+            mode = "bicubic" if cubic else "bilinear"
+            images = F.interpolate(images, self.size, mode=mode, antialias=True, align_corners=False)
+            if cubic:
+                images = images.clamp(0, 1)  # it overshoots at edges, as no photograph does
         if not self.mean:
             return images
+        if images.shape[1] == 1 and len(self.mean) == 3:
+            images = images.expand(-1, 3, -1, -1)
         if images.shape[1] != len(self.mean):
             raise UserError(
                 f"images have {images.shape[1]} channels, preprocess normalises {len(self.mean)}: "
@@ -56,29 +83,48 @@ class Preprocess:
         )
 
     def to_json(self) -> dict[str, Any]:
-        size = None if self.size is None else list(self.size)
-        return {"mean": list(self.mean), "std": list(self.std), "size": size}
+        """mean, std and size always; the rest where it is not the default."""
+        record = {
+            "mean": list(self.mean),
+            "std": list(self.std),
+            "size": None if self.size is None else list(self.size),
+        }
+        for field in fields(self)[3:]:
+            value = getattr(self, field.name)
+            if value != field.default:
+                record[field.name] = list(value) if isinstance(value, tuple) else value
+        return record
 
     @staticmethod
     def from_json(record: Mapping[str, Any]) -> Preprocess:
         """The opposite of `to_json`; unknown keys and wrong types are refused."""
+        names = [field.name for field in fields(Preprocess)]
         if not isinstance(record, Mapping):
-            raise UserError(f"preprocess is {record!r}: expected an object with mean, std and size")
-        unknown = set(record) - {"mean", "std", "size"}
+            raise UserError(f"preprocess is {record!r}: expected an object with {', '.join(names)}")
+        unknown = set(record) - set(names)
         if unknown:
-            raise UserError(f"preprocess has unknown keys {sorted(unknown)}: it takes mean, std and size")
+            raise UserError(f"preprocess has unknown keys {sorted(unknown)}: it takes {', '.join(names)}")
+        given = dict(record)
         try:
-            size = record.get("size")
-            return Preprocess(
-                tuple(float(value) for value in record.get("mean", ())),
-                tuple(float(value) for value in record.get("std", ())),
-                None if size is None else (int(size[0]), int(size[1])),
-            )
-        except (TypeError, ValueError, IndexError) as error:
+            for key in ("mean", "std"):
+                given[key] = tuple(float(value) for value in given.get(key, ()))
+            for key in ("size", "resize", "fill"):
+                if isinstance(given.get(key), list | tuple):
+                    given[key] = tuple(int(value) for value in given[key])
+            if not isinstance(given.get("size"), tuple | None) or not isinstance(given.get("fill", ()), tuple):
+                raise TypeError("size and fill are lists")
+            return Preprocess(**given)
+        except (TypeError, ValueError) as error:
             raise UserError(
                 f"preprocess is {dict(record)!r}: expected lists of numbers for mean and std, "
                 "and null or [height, width] for size"
             ) from error
+
+
+def scaled(mean: tuple[float, ...], std: tuple[float, ...], scale: float, channels: int) -> dict[str, Any]:
+    """`mean` and `std` for pixels in [0, 1], from those for pixels in [0, scale]; without any, pixels times scale."""
+    mean, std = mean or (0.0,) * channels, std or (1.0,) * channels
+    return {"mean": tuple(value / scale for value in mean), "std": tuple(value / scale for value in std)}
 
 
 def statistics(images: Tensor) -> Preprocess:

@@ -9,6 +9,7 @@ torch are the same).
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -53,6 +54,7 @@ class Lesson:
     epochs: int
     batch: int
     rate: float
+    decay: bool  # does the rate fall to nothing by the end?
     weight_decay: float = 0.0
     target: float | None = None
     pretraining_epochs: int = 0  # of the autoencoder
@@ -192,6 +194,8 @@ class _Course:
     def run(self) -> None:
         standing, total = self.standing, self.epochs * self.per_epoch
         while standing.step < total and standing.seeds:
+            if self.lesson.decay:  # half a cosine, from the rate to nothing
+                self.fleet.set_rate(self.lesson.rate * 0.5 * (1 + math.cos(math.pi * standing.step / total)))
             images, labels = self._batch()
             self.loss_sum += self.fleet.step(images, labels, standing.step)
             standing.step += 1

@@ -5,10 +5,11 @@ Nothing heavy is imported here, so that `foible --help` answers at once.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from foible.errors import UserError
+from foible.specs import did_you_mean
 
 
 def _help(default: Any, text: str) -> Any:
@@ -20,9 +21,11 @@ class HuntConfig:
     """The settings of a hunt: the keywords of `foible.hunt`, the flags of `foible hunt`, and `config.json`."""
 
     suspect: tuple[str, ...] = _help((), "Network under test; repeat for several. Default: each network in turn.")
+    peers: tuple[str, ...] = _help((), "Peers of every suspect; repeat for several. Default: all other networks.")
     trials: int = _help(1000, "Trials (seed images tried) for each suspect.")
     seed: int = _help(0, "Seed of every random draw; the same seed gives the same findings.")
     split: str = _help("train", "Which part of the data seed images come from.")
+    canvas: str | None = _help(None, "Pixels that moves act on: 224 or 320x240. Default: the largest network input.")
     space: str = _help("affine", "Where to search: a name with options (affine?degrees=5), or FILE.py:NAME.")
     objective: str = _help("dissent", "What counts as found: a name with options, or FILE.py:NAME.")
     search: str = _help("hill-climb", "How to search: a name with options (hill-climb?patience=250), or FILE.py:NAME.")
@@ -36,13 +39,47 @@ class HuntConfig:
     unit: int | None = _help(None, "Trials in one unit of work, which is one shard on disk (default: by image size).")
 
     def __post_init__(self) -> None:
-        if isinstance(self.suspect, str):
-            object.__setattr__(self, "suspect", (self.suspect,))
-        if len(set(self.suspect)) != len(self.suspect):
-            raise UserError(f"a suspect is given twice: {', '.join(self.suspect)}")
+        for name in ("suspect", "peers"):
+            given = getattr(self, name)
+            object.__setattr__(self, name, (given,) if isinstance(given, str) else tuple(given))
+            if len(set(getattr(self, name))) != len(getattr(self, name)):
+                raise UserError(f"{name}: a network is given twice: {', '.join(getattr(self, name))}")
+        both = sorted(set(self.suspect) & set(self.peers))
+        if both:
+            raise UserError(f"{', '.join(both)} cannot be both suspect and peer: leave one of them out")
         for name in ("trials", "patience", "budget", "unit"):
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise UserError(f"{name} is {value}: expected at least 1")
         if self.precision not in ("float32", "bf16"):
             raise UserError(f"precision is {self.precision!r}: expected float32 or bf16")
+
+
+@dataclass(frozen=True)
+class CompareConfig:
+    """The settings of a comparison: the keywords of `foible.compare`, the flags of `foible compare`."""
+
+    old: str | None = _help(None, "The old version. Default: the first network.")
+    new: str | None = _help(None, "The new version. Default: the last network.")
+    split: str = _help("test", "Which part of the data is judged.")
+    unlabelled: bool = _help(False, "The data has no labels: the networks' consensus stands in for the truth.")
+    canvas: str | None = _help(None, "Pixels that findings are kept with: 224 or 320x240. Default: the largest input.")
+    unit: int | None = _help(None, "Images in one unit of work, which is one shard on disk (default: 4096).")
+
+    def __post_init__(self) -> None:
+        if self.unit is not None and self.unit < 1:
+            raise UserError(f"unit is {self.unit}: expected at least 1")
+
+    @classmethod
+    def read(cls, options: dict[str, Any]) -> CompareConfig:
+        """From keywords; an unknown one is named."""
+        return cls(**known_options(cls, options, "compare"))
+
+
+def known_options(config: type, options: dict[str, Any], what: str) -> dict[str, Any]:
+    """The options, once all are fields of `config`; otherwise an error that names the stranger."""
+    known = [entry.name for entry in fields(config)]
+    for key in options:
+        if key not in known:
+            raise UserError(f"{what} has no option {key!r}{did_you_mean(key, known)}; it takes {', '.join(known)}")
+    return options

@@ -8,9 +8,9 @@ whichever network is the suspect, so that suspects compare pairwise.
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import math
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -22,10 +22,13 @@ from torch import Tensor
 
 from foible import specs
 from foible.basket import Basket, Budget
-from foible.data import Dataset, load
+from foible.clean import Clean, answers, hints, tell, tell_unreadable
+from foible.data import Dataset, Photographs, open_data, read
 from foible.errors import UserError
 from foible.findings import Findings, with_metadata
-from foible.networks.resume import fingerprint
+from foible.judging import judged
+from foible.meeting import Meeting, meet
+from foible.networks.preprocess import Preprocess
 from foible.progress import progress
 from foible.randomness import integers
 from foible.recipes.config import HuntConfig
@@ -41,7 +44,7 @@ class _Hunter:
     """Everything that one unit of work needs, made once a process."""
 
     basket: Basket
-    data: Dataset
+    meeting: Meeting
     eligible: Tensor  # (m,) positions of the seed images
     space: Any
     objective: Any
@@ -52,7 +55,12 @@ class _Hunter:
         """The trials of these lanes, and where in the data their seed images stand."""
         drawn = integers(self.settings["seed"], lanes, stream="hunt.seeds", high=len(self.eligible), count=1)[:, 0]
         index = self.eligible[drawn]
-        return Trials(lanes, self.data.images[index], self.data.labels[index]), index
+        once, places = index.unique(return_inverse=True)
+        seen = read(self.meeting.data, once, [self.meeting.canvas])
+        if seen.problems:
+            position, why = seen.problems[0]
+            raise UserError(f"image {position} of {self.meeting.data.name!r} could be read and cannot now: {why}")
+        return Trials(lanes, seen.images[0][places], self.meeting.labels[index]), index
 
     @property
     def units(self) -> list[tuple[str, int, int]]:
@@ -68,18 +76,21 @@ class _Hunter:
         """The rows of one unit: a pure function of the settings and the unit's number."""
         suspect, first, end = self.units[unit]
         trials, index = self.trials(torch.arange(first, end))
+        basket = self.basket.only([suspect, *peers_of(self.basket, suspect, self.settings["peers"])])
         found = self.search(
-            self.space, self.objective, self.basket, trials, suspect=suspect, seed=self.settings["seed"],
+            self.space, self.objective, basket, trials, suspect=suspect, seed=self.settings["seed"],
             precision=self.settings["precision"], budget=Budget(forwards=self.settings["budget"]), tick=tick,
         )  # fmt: skip
         key = settings_hash(self.settings)
+        data, files = self.meeting.data, self.meeting.data.files
         origin = {
-            "origin_data": [self.data.name] * len(index),
-            "origin_split": [self.data.split] * len(index),
+            "origin_data": [data.name] * len(index),
+            "origin_split": [data.split] * len(index),
             "origin_index": index.tolist(),
+            "origin_file": [None if files is None else files[place] for place in index.tolist()],
         }
         table = make_rows(
-            self.space, self.objective, self.basket, trials, found, suspect=suspect, origin=origin,
+            self.space, self.objective, basket, trials, found, suspect=suspect, origin=origin,
             truth=trials.aims.tolist(), config=key,
         )  # fmt: skip
         return with_metadata(table, self.basket.classes, {key: self.settings})
@@ -87,36 +98,41 @@ class _Hunter:
 
 def hunt(
     basket: Basket | str | Path | Sequence[str],
-    data: str | Dataset = "digits",
+    data: str | Dataset | Photographs = "digits",
     *,
     out: str | Path | None = None,
     workers: int | None = None,
     device: str = "auto",
+    trust: bool = False,
     quiet: bool = False,
     **options: Any,
 ) -> Findings:
     """Hunt with each suspect in turn; findings in memory, or with `out` in a run folder that can be resumed.
 
     basket: a `Basket`, a folder that `foible train` wrote, or a list of `[NAME=]SPEC`.
-    data: a data spec such as "mnist", or a `Dataset`.
+    data: a data spec such as "mnist" or "folder:photos", a `Dataset`, or `Photographs`.
     workers: processes (default: one a core on a CPU, where basket and data can be opened by each).
-    options: the fields of `HuntConfig`: suspect, trials, seed, split, space, objective, search, peer_confidence, …
+    trust: load network files that can run code.
+    options: the fields of `HuntConfig`: suspect, peers, trials, seed, split, space, objective, search, canvas, …
         `space`, `objective` and `search` may also be objects and functions.
     """
     if workers is not None and workers < 1:
         raise UserError(f"workers is {workers}: expected at least 1")
     config, things = read_options(options)
-    data_set = load(data, config.split, quiet=quiet)
+    data_set = open_data(data, config.split, quiet=quiet)
     if not isinstance(basket, Basket):
-        basket = Basket.open(basket, device=device, classes=data_set.classes, shape=shape_of(data_set))
-    data_set = _by_name(data_set, basket.classes)
-    for suspect in config.suspect:
-        basket.peers(suspect)  # or an error that names it
-    basket.check(data_set.images)
+        basket = Basket.open(basket, device=device, classes=data_set.classes, shape=shape_of(data_set), trust=trust)
+    basket = _chosen(basket, config)
+    meeting = meet(data_set, basket, canvas=config.canvas)
     with one_thread():
-        eligible = _eligible(basket, data_set, quiet)
-    settings = _settings(config, basket, data_set)
-    hunter = _Hunter(basket, data_set, eligible, **things, settings=settings)
+        first = read(meeting.data, meeting.index[:16], [meeting.canvas])
+        if len(first.index):
+            basket.check(first.images[0])
+    eligible, clean, unreadable = _eligible(basket, meeting, quiet)
+    if not quiet:
+        _few_peers(basket, config)
+    settings = _settings(config, basket, meeting)
+    hunter = _Hunter(basket, meeting, eligible, **things, settings=settings)
     total = settings["trials"] * len(settings["suspects"])
     if out is None:
         with progress("Hunting", total, quiet=quiet) as bar, one_thread():
@@ -128,10 +144,12 @@ def hunt(
         where = {
             "basket": [absolute(spec) for spec in basket.source or []],
             "data": absolute(data_set.name),
+            "trust": trust,
             "device": basket.device.type,
             **{name: absolute(getattr(config, name)) for name in TABLES},
         }
-        folder.begin(settings, where, len(hunter.units))
+        folder.begin(settings, where, len(hunter.units), clean=clean.rows(), notes=[*basket.notes, *meeting.notes])
+        folder.list_unreadable([*data_set.problems, *unreadable])
         missing = folder.missing(len(hunter.units))
         done = total - sum(end - first for _, first, end in (hunter.units[u] for u in missing))
         processes = workers or (cores() if basket.device.type == "cpu" else 1)
@@ -174,7 +192,7 @@ def open_hunter(
     settings, where = config["settings"], config["where"]
     if not trust:
         refuse_code(path, [where[name] for name in TABLES] + ([] if basket else where["basket"]))
-    data = load(where["data"], settings["split"], quiet=True)
+    data = open_data(where["data"], settings["split"], quiet=True)
     if basket is None:
         if not where["basket"]:
             raise UserError(f"the run {str(path)!r} was made with networks in memory: give them with --basket")
@@ -183,79 +201,118 @@ def open_hunter(
             device=device or where["device"],
             classes=data.classes,
             shape=shape_of(data),
+            trust=trust and where.get("trust", False),
         )
     for name, known in settings["networks"].items():
         if basket.fingerprints.get(name) != known:
             raise UserError(
                 f"network {name!r} is not the one that the run {str(path)!r} was made with: its weights differ"
             )
-        if basket.preprocess[name].to_json() != settings["preprocess"][name]:
+        if basket.preprocess[name] != Preprocess.from_json(settings["preprocess"][name]):
             raise UserError(f"network {name!r} is preprocessed otherwise than when the run {str(path)!r} was made")
     none = torch.empty(0, dtype=torch.int64)
+    basket = basket.only(list(settings["networks"]))
     return _Hunter(
         basket,
-        _by_name(data, basket.classes),
+        meet(data, basket, canvas=settings.get("canvas_given")),
         none if eligible is None else eligible,
         **make_parts(where),
         settings=settings,
     )
 
 
-def shape_of(data: Dataset) -> tuple[int, int, int]:
-    """(channels, height, width) of its images."""
+def shape_of(data: Dataset | Photographs) -> tuple[int, int, int] | None:
+    """(channels, height, width) of its images; None where they are of any size."""
+    if isinstance(data, Photographs):
+        return None
     channels, height, width = data.images.shape[1:]
     return channels, height, width
 
 
-def _by_name(data: Dataset, classes: Sequence[str]) -> Dataset:
-    """The data with its labels counted as the basket counts them: classes meet by name."""
-    if tuple(data.classes) == tuple(classes):
-        return data
-    unknown = sorted(set(data.classes) ^ set(classes))
-    if unknown:
-        raise UserError(
-            f"the data {data.name!r} has classes {_some(data.classes)}, the basket {_some(classes)}; only one of them "
-            f"knows {_some(unknown)}: give data of the networks' task"
+def peers_of(basket: Basket, suspect: str, peers: Sequence[str]) -> list[str]:
+    """The peers that were named, or every other network."""
+    return list(peers) or basket.peers(suspect)
+
+
+def _chosen(basket: Basket, config: HuntConfig) -> Basket:
+    """Suspects and peers alone, where peers are named; otherwise everybody."""
+    for name in (*config.suspect, *config.peers):
+        basket.peers(name)  # or an error that names it
+    if not config.peers:
+        return basket
+    suspects = config.suspect or tuple(name for name in basket.names if name not in config.peers)
+    if not suspects:
+        raise UserError("every network is a peer: leave at least one to be the suspect")
+    return basket.only([*suspects, *config.peers])
+
+
+def _few_peers(basket: Basket, config: HuntConfig) -> None:
+    peers = len(config.peers) or len(basket) - 1
+    if peers < 3:
+        print(
+            f"{peers} peer{'' if peers == 1 else 's'}: findings may be images that nobody could get right. In paper 1 "
+            "(Table 2, pixel swaps) searches that ended in an unrealistic image fell from 299 of 300 without peers to "
+            "145, 96, 72 and 57 with one to four. `foible train probe:NETWORK` makes more from one network.",
+            file=sys.stderr,
         )
-    position = torch.tensor([list(classes).index(name) for name in data.classes])
-    return dataclasses.replace(data, labels=position[data.labels], classes=tuple(classes))
 
 
-def _some(names: Sequence[str]) -> str:
-    return ", ".join(names[:6]) + (f", … ({len(names)})" if len(names) > 6 else "")
-
-
-def _eligible(basket: Basket, data: Dataset, quiet: bool) -> Tensor:
-    """Positions of the images that every network gets right."""
+def _eligible(basket: Basket, meeting: Meeting, quiet: bool) -> tuple[Tensor, Clean, list[str]]:
+    """Positions of the images that every network gets right, each network's accuracy, and what could not be read."""
+    data, clean = meeting.data, Clean(basket.names, basket.classes)
     right = torch.zeros(len(data), dtype=torch.bool)
-    batch = max(16, min(1000, 4_000_000 // data.images[0].numel()))
-    with progress("Judging seed images", len(data), quiet=quiet) as bar:
-        for first in range(0, len(data), batch):
-            part = slice(first, first + batch)
-            logits = basket.predict(data.images[part], batch=batch)
-            agree = (logits.argmax(2) == data.labels[part]).all(0) & logits.isfinite().all(2).all(0)
-            right[part] = agree
-            bar.advance(len(agree))
+    unreadable: list[str] = []
+    few: list[tuple[Tensor, Tensor]] = []
+    with progress("Judging seed images", len(meeting.index), quiet=quiet) as bar:
+        for part in judged(basket, data, index=meeting.index, canvas=meeting.canvas, native=False, keep=True):
+            labels = meeting.labels[part.index]
+            said = answers(part.logits)
+            clean.add(said, labels)
+            right[part.index] = (said == labels).all(0) & part.logits.isfinite().all(2).all(0)
+            unreadable += [f"{data.files[place] if data.files else place}: {why}" for place, why in part.problems]
+            if part.canvas is not None and sum(len(images) for images, _ in few) < 256:
+                few.append((part.canvas, labels))
+            bar.advance(len(part.index) + len(part.problems))
+    if not clean.seen:
+        raise UserError(f"none of the {len(meeting.index)} images of {data.name!r} could be read: {unreadable[0]}")
+    if not quiet:
+        tell_unreadable(unreadable)
+    advice = hints(basket, clean, *(torch.cat(parts) for parts in zip(*few, strict=True)))
+    if not quiet:
+        tell(clean, [*basket.notes, *meeting.notes, *_canvas_note(meeting)], advice)
     if not right.any():
         raise UserError(
-            f"none of the {len(data)} images of {data.name!r} ({data.split}) is classified right by all of "
-            f"{', '.join(basket.names)}: check the class order and the preprocessing"
+            f"none of the {clean.seen} images of {data.name!r} ({data.split}) is classified right by all of "
+            f"{', '.join(basket.names)}: check the class order and the preprocessing.{''.join(advice.values())}"
         )
-    return right.nonzero()[:, 0]
+    return right.nonzero()[:, 0], clean, unreadable
 
 
-def _settings(config: HuntConfig, basket: Basket, data: Dataset) -> dict[str, Any]:
+def _canvas_note(meeting: Meeting) -> list[str]:
+    if meeting.canvas is None:
+        return []
+    height, width = meeting.canvas.size
+    return [f"moves act on a canvas of {width}×{height}; each network sees all of it, at its own input size"]
+
+
+def _settings(config: HuntConfig, basket: Basket, meeting: Meeting) -> dict[str, Any]:
     """Everything that the findings depend on, as JSON values; its hash names the run."""
-    pixels = data.images[0].numel()
+    data = meeting.data
+    channels = data.channels if isinstance(data, Photographs) else data.images.shape[1]
+    pixels = channels * meeting.size[0] * meeting.size[1]
     unit = config.unit or max(16, min(20_000, 16_000_000 // pixels, math.ceil(config.trials / 2)))
     settings = {
         "recipe": "hunt",
         "data": data.name,
-        "data_sha256": fingerprint(data),
+        "data_sha256": data.sha256,
         "split": data.split,
-        "networks": dict(basket.fingerprints),
+        "canvas": None if meeting.canvas is None else meeting.canvas.to_json(),
+        "canvas_given": config.canvas,
+        "networks": {name: basket.fingerprints[name] for name in basket.names},
+        "lists": {name: settings_hash({"classes": basket.lists[name]}) for name in basket.names},
         "preprocess": {name: how.to_json() for name, how in basket.preprocess.items()},
-        "suspects": list(config.suspect or basket.names),
+        "suspects": list(config.suspect) or [name for name in basket.names if name not in config.peers],
+        "peers": list(config.peers),
         "trials": config.trials,
         "seed": config.seed,
         "precision": config.precision,

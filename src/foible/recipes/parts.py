@@ -11,11 +11,13 @@ from foible import specs
 from foible.errors import UserError
 from foible.networks.load import split_name
 from foible.objectives import OBJECTIVES
-from foible.recipes.config import HuntConfig
+from foible.recipes.config import HuntConfig, known_options
 from foible.search import SEARCHES
 from foible.spaces import SPACES
 
 TABLES: dict[str, dict[str, Any]] = {"space": SPACES, "objective": OBJECTIVES, "search": SEARCHES}
+
+FILE_OPTIONS = ("weights", "checkpoint", "classes", "root")  # of networks and data: these may name a file or folder
 
 
 def refuse_code(path: str | Path, named: list[str]) -> None:
@@ -29,11 +31,7 @@ def refuse_code(path: str | Path, named: list[str]) -> None:
 
 def read_options(options: dict[str, Any]) -> tuple[HuntConfig, dict[str, Any]]:
     """Keywords as settings, and the space, objective and search that they name (or that were given as objects)."""
-    known = [f.name for f in dataclasses.fields(HuntConfig)]
-    for key in options:
-        if key not in known:
-            raise UserError(f"hunt has no option {key!r}{specs.did_you_mean(key, known)}; it takes {', '.join(known)}")
-    options, objects = dict(options), {}
+    options, objects = dict(known_options(HuntConfig, options, "hunt")), {}
     for name, table in TABLES.items():
         given = options.get(name)
         if given is not None and not isinstance(given, str):
@@ -72,16 +70,18 @@ def make_parts(named: dict[str, Any], objects: dict[str, Any] | None = None) -> 
 
 
 def absolute(spec: str) -> str:
-    """A spec that can be opened from any working folder: a basket folder, FILE.py:NAME, folder:PATH, ?weights=FILE."""
+    """A spec that can be opened from any working folder: its folders and files, those in options too, in full."""
     name, text = split_name(spec)
     named = "" if name is None else f"{name}="
     path, question, tail = text.partition("?")
     options = dict(parse_qsl(tail))
-    if "weights" in options:
-        options["weights"] = str(Path(options["weights"]).resolve())
+    files = [key for key in FILE_OPTIONS if key in options and Path(options[key]).exists()]
+    if files:
+        options.update({key: str(Path(options[key]).resolve()) for key in files})
         tail = "&".join(f"{key}={quote(value, safe='/:,')}" for key, value in options.items())
     kind, colon, place = path.partition(":")
-    if Path(path).is_dir():
+    one_of_a_basket = Path(path).name != path and (Path(path).parent / "basket.json").is_file()
+    if Path(path).is_dir() or one_of_a_basket:
         path = str(Path(path).resolve())
     elif ".py:" in path:
         file, _, thing = path.rpartition(":")

@@ -96,7 +96,7 @@ def make_rows(
     truth: list[int | None],
     config: str,
 ) -> pa.Table:
-    """One row a trial, by `foible.findings.SCHEMA`. `origin` holds the columns origin_data, _split and _index."""
+    """One row a trial, by `foible.findings.SCHEMA`. `origin` holds origin_data, _split, _index and _file."""
     count, peers = len(trials.lanes), basket.peers(suspect)
     everyone, accepted = [suspect, *peers], found.accepted
     moves = torch.bincount(accepted.row, minlength=count)
@@ -123,6 +123,7 @@ def make_rows(
         "networks": [everyone] * count,
         "lane": trials.lanes.numpy(),
         "outcome": [OUTCOMES[value] for value in outcome],
+        "tags": [[]] * count,
         "image": encode_pngs(pixels.cpu().numpy()),
         "origin": encode_pngs(to_bytes(seeds).cpu().numpy()),
         **origin,

@@ -1,8 +1,9 @@
-"""Train networks of the zoo into a basket: `train(["mlp:10", "mlp:20"], "digits", seeds=3, out="basket")`.
+"""Train networks into a basket: `train(["mlp:10", "mlp:20"], "digits", seeds=3, out="basket")`.
 
 Networks of one spec are a fleet and train together; fleets train in turn. With `out`, a run that is killed goes on
 where it was when the same call is made again, and ends with the same weights. Small dense networks train on one
 thread; others use as many as the caller has set in torch, and the bits of their weights depend on that number.
+`probe:BACKBONE` is another matter, a head on the features of a network that is there already: see `probe.py`.
 """
 
 from __future__ import annotations
@@ -11,22 +12,24 @@ import math
 import shutil
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from foible.basket import pick_device
-from foible.data import Dataset, load
+from foible.data import Dataset, Photographs, load
 from foible.errors import Interrupted, UserError
 from foible.networks import files, grouped, resume, zoo
 from foible.networks.checkpoint import Checkpoint
 from foible.networks.files import Entry
 from foible.networks.fleet import Fleet
 from foible.networks.preprocess import Preprocess, statistics
+from foible.networks.probe import is_probe
 from foible.networks.training import Lesson, Material, Trained, accuracies, fresh_module, group_size, train_fleet
 from foible.progress import progress
 from foible.runs.local import one_thread
@@ -60,7 +63,10 @@ class TrainConfig:
             raise UserError(f"weight_decay is {self.weight_decay}: expected 0 or more")
         if self.target is not None and not 0 < self.target <= 1:
             raise UserError(f"target is {self.target}: expected an accuracy above 0 and up to 1, such as 0.98")
-        names = [zoo.name_of(spec) for spec in self.specs]
+        probes = [is_probe(spec) for spec in self.specs]
+        if any(probes) and not all(probes):
+            raise UserError("probes and networks of the zoo are trained apart: give two commands, with an --out each")
+        names = [spec if is_probe(spec) else zoo.name_of(spec) for spec in self.specs]
         for name in names:
             if names.count(name) > 1:
                 raise UserError(f"network {name!r} is given twice: give it once, and seeds for more of its kind")
@@ -75,6 +81,7 @@ class Recipe:
     batch: int = 128
     least_steps: int = 400
     pretraining_epochs: int = 0
+    decay: bool = False  # the rate falls to nothing, by half a cosine
 
 
 RECIPES = {
@@ -86,15 +93,15 @@ RECIPES = {
     "mlp4": Recipe(10, rate=5e-4),  # paper 4, Appendix A, as are the next two
     "cnn4": Recipe(5, rate=5e-4, least_steps=100),
     "vit4": Recipe(15, rate=5e-4),
-    "resnet": Recipe(20),
+    "resnet": Recipe(20, decay=True),
 }
 
 
 def train(
     specs: str | Sequence[str],
-    data: str | Dataset = "digits",
+    data: str | Dataset | Photographs = "digits",
     *,
-    test: Dataset | None = None,
+    test: Dataset | Photographs | None = None,
     seeds: int | Sequence[int] = 1,
     out: str | Path | None = None,
     epochs: int | None = None,
@@ -103,41 +110,76 @@ def train(
     weight_decay: float = 0.0,
     target: float | None = None,
     device: str = "auto",
+    trust: bool = False,
     checkpoint_seconds: float = 10.0,
     quiet: bool = False,
 ) -> list[Entry]:
     """Train every spec once for each seed; the networks come back in eval mode on the CPU, with their accuracy.
 
+    specs: networks of the zoo, or probes of networks that you have: `probe:BACKBONE`, `probe:BACKBONE,hidden=128`.
     data: a spec such as `digits` (both its splits are used), or a `Dataset` to train on, with `test` beside it.
     seeds: how many networks of each spec (seeds 0, 1, …), or the seeds themselves.
     out: a folder for the basket. A finished basket of the same settings there is not trained again.
+    trust: load backbones of probes that can run code when loaded.
     checkpoint_seconds: how often, at most, the state of training is written into `out`.
     """
     config = TrainConfig(
         specs=(specs,) if isinstance(specs, str) else tuple(specs),
-        data=data.name if isinstance(data, Dataset) else data,
+        data=data if isinstance(data, str) else data.name,
         seeds=tuple(range(seeds)) if isinstance(seeds, int) else tuple(seeds),
         epochs=epochs, batch=batch, rate=rate, weight_decay=weight_decay, target=target,
     )  # fmt: skip
     place = pick_device(device)
-    if test is None and not isinstance(data, Dataset):
+    if is_probe(config.specs[0]):
+        from foible.recipes.probe import Probes
+
+        probes = Probes(config, data, test, place, trust=trust, quiet=quiet)
+        return _kept(out, probes.record, probes.names, lambda _: probes.train(), probes.load, quiet)
+    if test is None and isinstance(data, str):
         test = load(data, "test", quiet=quiet)
-    lesson_data = load(data, "train", quiet=quiet)
+    lesson_data = _eager(data, "train", quiet)
+    test = None if test is None else _eager(test, "test", quiet)
     if target is not None and test is None:
         raise UserError("a target needs a test split: give test= beside the data set")
     record = asdict(config) | {"data_sha256": [resume.fingerprint(split) for split in (lesson_data, test) if split]}
+    return _kept(
+        out,
+        record,
+        [name for spec in config.specs for name in names_of(config, spec)],
+        lambda folder: _train_all(config, lesson_data, test, place, folder, checkpoint_seconds, quiet),
+        files.load_folder,
+        quiet,
+    )
+
+
+def _eager(data: str | Dataset | Photographs, split: str, quiet: bool) -> Dataset:
+    """The images in memory: photographs that were only listed are read by their spec."""
+    return load(data.name if isinstance(data, Photographs) else data, split, quiet=quiet)
+
+
+def _kept(
+    out: str | Path | None, record: Mapping[str, Any], names: Sequence[str],
+    make: Callable[[Path | None], list[Entry]], read: Callable[[Path], list[Entry]], quiet: bool,
+) -> list[Entry]:  # fmt: skip
+    """What `make` trains, kept in the folder `out`, if one is given. A finished basket is read and not made again."""
     if out is None:
-        return _train_all(config, lesson_data, test, place, None, checkpoint_seconds, quiet)
+        return make(None)
     folder = Path(out)
+
+    def again() -> list[Entry]:
+        if not quiet:
+            print(f"{folder} already holds this basket: nothing to train", file=sys.stderr)
+        shutil.rmtree(folder / resume.TRAINING, ignore_errors=True)  # left where a kill came just before the end
+        return read(folder)
+
     if resume.is_finished(folder, record):
-        return _again(folder, quiet)
+        return again()
     with resume.only_here(folder):
         if resume.is_finished(folder, record):  # by another process, since the last look
-            return _again(folder, quiet)
+            return again()
         try:
-            resume.claim(folder, [name for spec in config.specs for name in names_of(config, spec)], record)
-            entries = _train_all(config, lesson_data, test, place, folder, checkpoint_seconds, quiet)
-            entries = files.save_basket(folder, entries, record)
+            resume.claim(folder, names, record)
+            entries = files.save_basket(folder, make(folder), record)
         except KeyboardInterrupt:
             raise Interrupted(
                 f"stopped: what was learnt is in {folder / resume.TRAINING}, and the same command goes on from there"
@@ -146,28 +188,22 @@ def train(
     return entries
 
 
-def _again(folder: Path, quiet: bool) -> list[Entry]:
-    if not quiet:
-        print(f"{folder} already holds this basket: nothing to train", file=sys.stderr)
-    shutil.rmtree(folder / resume.TRAINING, ignore_errors=True)  # left where a kill came just before the end
-    return files.load_folder(folder)
-
-
 def names_of(config: TrainConfig, spec: str) -> tuple[str, ...]:
     """`mlp-10`, or `mlp-10-s0`, `mlp-10-s1`, … where there is more than one seed."""
     name = zoo.name_of(spec)
     return (name,) if len(config.seeds) == 1 else tuple(f"{name}-s{seed}" for seed in config.seeds)
 
 
-def meet(data: Dataset, classes: tuple[str, ...]) -> Tensor:
-    """The labels of `data` as indices into `classes`, by class name."""
+def meet(data: Dataset | Photographs, classes: tuple[str, ...]) -> Tensor:
+    """The labels of `data` as indices into `classes`, by class name; -1 where an image has none."""
     known = {name: index for index, name in enumerate(classes)}
     unknown = [name for name in data.classes if name not in known]
     if unknown:
         raise UserError(
             f"the {data.split} split of {data.name} has classes that the training split lacks: {', '.join(unknown[:5])}"
         )
-    return torch.tensor([known[name] for name in data.classes])[data.labels.cpu()]
+    labels = data.labels.cpu()
+    return torch.tensor([known[name] for name in data.classes])[labels.clamp(0)].where(labels >= 0, -1)
 
 
 def _train_all(
@@ -236,6 +272,7 @@ def _lesson(config: TrainConfig, spec: str, data: Dataset) -> Lesson:
         epochs=config.epochs or max(recipe.epochs, enough),
         batch=batch,
         rate=config.rate or recipe.rate,
+        decay=recipe.decay,
         weight_decay=config.weight_decay,
         target=config.target,
         pretraining_epochs=recipe.pretraining_epochs and (config.epochs or max(recipe.pretraining_epochs, enough)),
@@ -261,6 +298,7 @@ def _entries(
         "batch": lesson.batch,
         "optimiser": "adamw" if lesson.weight_decay else "adam",
         "rate": lesson.rate,
+        "decay": "cosine" if lesson.decay else None,
         "weight_decay": lesson.weight_decay,
         "target": lesson.target,
         "pretraining_epochs": lesson.pretraining_epochs,

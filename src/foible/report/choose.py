@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -14,10 +14,11 @@ from foible.report.source import Source
 from foible.report.tally import Candidate, Tally, groups
 
 Place = tuple[int, int]  # part, row
+Key = TypeVar("Key")
 
 
-def shares(found: dict[str, int], total: int) -> dict[str, int]:
-    """How many of each suspect's findings to show, as equally as their numbers allow."""
+def shares(found: dict[Key, int], total: int) -> dict[Key, int]:
+    """How many of each suspect's findings, or of each kind, to show: as equally as their numbers allow."""
     given, left = {}, total
     for position, (name, count) in enumerate(sorted(found.items(), key=lambda item: item[1])):
         given[name] = min(count, left // (len(found) - position))

@@ -58,6 +58,7 @@ class Mistake:
     sure: str  # the suspect's probability for what it said
     peers: str  # what the peers said, and how surely
     change: str
+    file: str  # that its origin was read from; "" where none
     origin: Picture | None
     image: Picture | None
     keys: tuple[int, int]  # class indices, right and said
@@ -91,6 +92,7 @@ def mistake(row: dict[str, Any], about: About) -> Mistake:
         sure=words.probability(_probability(after, own, row["said"]) if own >= 0 else None),
         peers=peers,
         change=words.change_text(row["change"]),
+        file=str(row["origin_file"] or ""),
         origin=picture(row["origin"]),
         image=picture(row["image"]),
         keys=(-1 if right is None else right, -1 if row["said"] is None else row["said"]),
@@ -100,7 +102,7 @@ def mistake(row: dict[str, Any], about: About) -> Mistake:
 def session(row: dict[str, Any]) -> list[Step]:
     """The accepted steps of one finding, with every network's activation: the paper's Figure 5."""
     trace, networks, suspect = row["trace"] or [], row["networks"] or [], row["suspect"]
-    pictures: list[Picture | None] = list(frames(row["film"], len(trace)) or [])
+    pictures: list[Picture | None] = list(frames(row["film"], len(trace), row["image"]) or [])
     numbers = list(range(len(trace)))
     if not pictures:  # no film: where it began and where it ended
         numbers = numbers[:1] + numbers[1:][-1:]

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from PIL import Image
 
 EXACT = 4_000  # bytes: a PNG up to this size is shown as it is
-SIDE = 160  # pixels: larger images are shown at most this wide and high
+SIDE = 160  # pixels: larger images are shown at most this wide and high, unless asked otherwise
+SMALL = 64  # pixels
 _SIGNATURE = b"\x89PNG\r\n\x1a\n"
 _PIXELS = 50_000_000  # more than any image of a finding, less than a decompression bomb
 
@@ -20,12 +21,13 @@ class Picture:
     source: str  # a data URL
     width: int
     height: int
-    reduced: bool = False
+    copied: bool = False  # not the PNG itself, but a compressed and perhaps smaller copy
+    shrunk: bool = False  # has fewer pixels than the image
 
     @property
     def small(self) -> bool:
-        """Few enough pixels that a reader should see each of them."""
-        return max(self.width, self.height) <= 64
+        """An image of so few pixels that a reader should see each of them; a shrunk photograph is not one."""
+        return not self.shrunk and max(self.width, self.height) <= SMALL
 
 
 def _url(kind: str, data: bytes) -> str:
@@ -40,35 +42,40 @@ def size(png: bytes) -> tuple[int, int] | None:
     return (width, height) if 0 < width * height <= _PIXELS else None
 
 
-def picture(png: bytes | None) -> Picture | None:
-    """An image for the page; None where there is none, or where the bytes are no image."""
+def picture(png: bytes | None, side: int = SIDE) -> Picture | None:
+    """An image for the page, at most `side` wide and high where it is a copy; None where the bytes are no image."""
     if png is None or (shape := size(png)) is None:
         return None
     if len(png) <= EXACT:
         return Picture(_url("png", png), *shape)
     try:
         with Image.open(io.BytesIO(png), formats=("PNG",)) as image:
-            image.thumbnail((SIDE, SIDE))
+            image.thumbnail((side, side))
             pixels = image if image.mode in ("L", "RGB") else image.convert("RGB")
             out = io.BytesIO()
             pixels.save(out, "JPEG", quality=85, subsampling=0)
     except (OSError, SyntaxError, ValueError):
         return None
-    return Picture(_url("jpeg", out.getvalue()), *pixels.size, reduced=True)
+    return Picture(_url("jpeg", out.getvalue()), *pixels.size, copied=True, shrunk=pixels.size != shape)
 
 
-def frames(film: bytes | None, count: int) -> list[Picture] | None:
-    """The `count` frames of a film, which lie side by side and are equally wide; None if it has others."""
+def frames(film: bytes | None, count: int, image: bytes | None = None) -> list[Picture] | None:
+    """The `count` frames of a film, which lie side by side and are equally wide; None if it has others.
+
+    image: what the film ends with, as a PNG: a film that is less high shows it shrunk.
+    """
     if film is None or count < 1 or (shape := size(film)) is None or shape[0] % count:
         return None
     width, height = shape[0] // count, shape[1]
+    full = size(image) if image is not None else None
+    shrunk = full is not None and full[1] > height
     pictures = []
     try:
-        with Image.open(io.BytesIO(film), formats=("PNG",)) as image:
+        with Image.open(io.BytesIO(film), formats=("PNG",)) as strip:
             for frame in range(count):
                 out = io.BytesIO()
-                image.crop((frame * width, 0, (frame + 1) * width, height)).save(out, "PNG", optimize=True)
-                pictures.append(Picture(_url("png", out.getvalue()), width, height))
+                strip.crop((frame * width, 0, (frame + 1) * width, height)).save(out, "PNG", optimize=True)
+                pictures.append(Picture(_url("png", out.getvalue()), width, height, shrunk=shrunk))
     except (OSError, SyntaxError, ValueError):
         return None
     return pictures

@@ -1,17 +1,21 @@
-"""Where a report's rows come from: the shards of a run, or findings in memory, a few columns at a time."""
+"""Where a report's rows and settings come from: a run, or findings in memory, a few columns at a time."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from foible.errors import UserError
 from foible.findings import SCHEMA_VERSION, Findings, read_shard, shard_files
+
+SUMMARY = "compare.json"  # what a comparison came to
+UNREADABLE = "unreadable.txt"  # the files that a run could not read, one a line
 
 
 @dataclass(frozen=True)
@@ -20,13 +24,61 @@ class Source:
 
     name: str  # of the run, for the title and for the commands that the report prints
     parts: tuple[Path | pa.Table, ...]
-    units: int | None = None  # how many parts a finished run has, where that is known
+    config: dict[str, Any] = field(default_factory=dict)  # config.json of the run; empty where there is none
+    folder: Path | None = None  # of the run
 
     @classmethod
     def open(cls, run: str | Path | Findings) -> Source:
         if isinstance(run, Findings):
             return cls("RUN", (run.table,))
-        return cls(Path(run).resolve().name, tuple(shard_files(run)), _units(Path(run) / "config.json"))
+        path = Path(run)
+        if (path / SUMMARY).exists() and not any((path / "shards").glob("*.parquet")):
+            parts: list[Path] = []  # a comparison that had nothing to keep
+        else:
+            parts = shard_files(run)
+        return cls(path.resolve().name, tuple(parts), _config(path / "config.json"), path if path.is_dir() else None)
+
+    @property
+    def recipe(self) -> str:
+        """What the run did: "hunt", "compare"; "" where nothing says it, or several things."""
+        if self.folder is not None and (self.folder / SUMMARY).exists():
+            return "compare"
+        settings = self.config.get("settings")
+        configs = [settings] if isinstance(settings, dict) else list(_configs(self.parts[0]).values())
+        recipes = {str(config.get("recipe") or "") for config in configs}
+        return recipes.pop() if len(recipes) == 1 else ""
+
+    @property
+    def units(self) -> int | None:
+        """How many parts a finished run has, where that is known."""
+        units = self.config.get("units")
+        return units if isinstance(units, int) else None
+
+    @property
+    def notes(self) -> list[str]:
+        """What the run had to say about its networks and data."""
+        notes = self.config.get("notes")
+        return [str(note) for note in notes] if isinstance(notes, list) else []
+
+    @property
+    def clean(self) -> list[dict[str, Any]]:
+        """Each network's accuracy on the images as they are, where the run says it."""
+        rows = self.config.get("clean")
+        wanted = ("right", "n", "share", "low", "high", "chance")
+        return [
+            {"network": str(name), "near_chance": bool(row.get("near_chance")), **{key: row[key] for key in wanted}}
+            for name, row in (rows.items() if isinstance(rows, dict) else ())
+            if isinstance(row, dict) and all(isinstance(row.get(key), int | float) for key in wanted)
+        ]
+
+    @property
+    def unreadable(self) -> int:
+        """How many files the run lists as unreadable."""
+        try:
+            with (self.folder / UNREADABLE).open("rb") as lines:  # type: ignore[operator]
+                return sum(1 for line in lines if line.strip())
+        except (OSError, TypeError):
+            return 0
 
     def read(self, part: int, columns: Sequence[str]) -> pa.Table:
         """These columns of one part, in its order of rows."""
@@ -38,11 +90,21 @@ class Source:
             yield self.read(part, columns)
 
 
-def _units(config: Path) -> int | None:
+def _config(file: Path) -> dict[str, Any]:
     try:
-        return int(json.loads(config.read_text("utf-8"))["units"])
-    except (OSError, ValueError, KeyError, TypeError):
-        return None  # findings without their run: nothing to compare with
+        config = json.loads(file.read_text("utf-8"))
+    except (OSError, ValueError):
+        return {}  # findings without their run: nothing to say about it
+    return config if isinstance(config, dict) else {}
+
+
+def _configs(part: Path | pa.Table) -> dict[str, dict[str, Any]]:
+    """The settings that a part carries; none from a damaged one, which is named when its rows are read."""
+    try:
+        schema = part.schema if isinstance(part, pa.Table) else pq.read_schema(part)
+        return dict(json.loads((schema.metadata or {}).get(b"foible.configs", b"{}")))
+    except (pa.ArrowException, OSError, ValueError):
+        return {}
 
 
 @dataclass

@@ -19,8 +19,12 @@ _FIRST = (
     "trials",
     "seed",
 )
-_APART = ("recipe", "data", "split", "networks", "suspects")  # the report says them from the rows
+_APART = (  # the report says them elsewhere
+    "recipe", "data", "split", "networks", "suspects", "canvas", "preprocess", "names", "old", "new", "classes",
+    "lists",
+)  # fmt: skip
 _TABLES = ("space", "objective", "search")
+_RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 _SPACE = "\u00a0"  # does not break a line
 
 
@@ -94,6 +98,39 @@ def change_text(change: Sequence[tuple[str, float | None]] | None) -> str:
     return ", ".join(texts)
 
 
+def plus(value: float, digits: int = 1) -> str:
+    """A number with its sign; none for what rounds to 0."""
+    text = number(abs(value), digits)
+    return text if text == "–" or not text.strip("0.") else ("−" if value < 0 else "+") + text
+
+
+def p_value(p: float) -> str:
+    """A chance with two digits or so, and as a power of ten where it is very small."""
+    if p != p:
+        return "–"
+    if p >= 0.0995:
+        return f"{p:.2f}"
+    if p >= 0.001:
+        return f"{p:.3f}"
+    if p < 1e-300:
+        return "<\u00a010⁻³⁰⁰"
+    digits, _, power = f"{p:.1e}".partition("e")
+    return f"{digits}{_SPACE}×{_SPACE}10{str(int(power)).translate(_RAISED)}"
+
+
+def canvases(configs: Mapping[str, Mapping[str, Any]]) -> str:
+    """The images that the moves act on: "224×224"; "" where the settings do not say."""
+    sizes = (config["canvas"].get("size") for config in configs.values() if isinstance(config.get("canvas"), Mapping))
+    return " and ".join(dict.fromkeys(filter(None, map(pixels, sizes))))
+
+
+def pixels(size: object) -> str:
+    """[height, width] as width×height; "" for anything else."""
+    if isinstance(size, list | tuple) and len(size) == 2 and all(isinstance(side, int) for side in size):
+        return f"{size[1]}×{size[0]}"
+    return ""
+
+
 def space_words(configs: Mapping[str, Mapping[str, Any]]) -> str:
     """What the space of the search holds: "small affine changes"."""
     spaces = {str(config.get("space") or "") for config in configs.values()}
@@ -112,7 +149,7 @@ def settings(configs: Mapping[str, Mapping[str, Any]], limit: int = 24) -> list[
                 continue
             inner = value.items() if isinstance(value, Mapping) and len(value) <= 8 else [("", value)]
             for name, setting in inner:
-                if setting is None or isinstance(setting, Mapping):
+                if setting is None or setting == [] or isinstance(setting, Mapping):
                     continue
                 text = setting if isinstance(setting, str) else json.dumps(setting, ensure_ascii=False)
                 label = f"{key} {name}".strip().replace("_", " ")

@@ -1,6 +1,7 @@
 """A run on disk: settings, shards, and a lock. Whatever happens, what is finished stays.
 
 RUN/config.json   the settings, their hash, where the basket was found, how many units there are
+RUN/unreadable.txt  files that could not be read, where there are any
 RUN/shards/       one Parquet file a unit: written beside, synced, renamed
 RUN/timings/      how long each unit took (apart, so that shards are the same bytes on every run)
 """
@@ -18,6 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from filelock import FileLock, Timeout
 
+from foible.data.dataset import shown
 from foible.disk import write_atomically
 from foible.errors import UserError
 
@@ -68,8 +70,11 @@ class RunFolder:
         except OSError as error:
             raise UserError(f"cannot make the folder {str(path)!r}: {error.strerror or error}") from error
 
-    def begin(self, settings: dict[str, Any], where: dict[str, Any], units: int) -> bool:
-        """Write the settings, or check that they are those of the run already here. True where it goes on."""
+    def begin(self, settings: dict[str, Any], where: dict[str, Any], units: int, **more: Any) -> bool:
+        """Write the settings, or check that they are those of the run already here. True where it goes on.
+
+        `more` is written beside them, for people and reports; no result depends on it.
+        """
         file = self.path / "config.json"
         if file.exists():
             old = self.config
@@ -86,22 +91,35 @@ class RunFolder:
                 raise UserError(f"the folder {str(self.path)!r} is not empty and not a run: give another --out")
             resumed = same_place = False
         if not same_place:
-            content = {"hash": settings_hash(settings), "settings": settings, "where": where, "units": units}
+            content = {"hash": settings_hash(settings), "settings": settings, "where": where, "units": units, **more}
             write_atomically(file, json.dumps(content, indent=1, ensure_ascii=False).encode())
         for name in ("shards", "timings"):
             self._make(self.path / name)
         self.sweep()
         return resumed
 
+    def note(self, **more: Any) -> None:
+        """Add to what is written beside the settings."""
+        content = {**self.config, **more}
+        write_atomically(self.path / "config.json", json.dumps(content, indent=1, ensure_ascii=False).encode())
+
     def sweep(self) -> None:
         """Clear away what killed processes were writing; only while nobody writes."""
-        for name in ("", "shards", "timings"):
+        for name in ("", "shards", "timings", "answers"):
             for left in (self.path / name).glob(".*.tmp"):
                 with suppress(OSError):
                     left.unlink()
 
+    def list_unreadable(self, lines: list[str]) -> None:
+        """Files that could not be read, one a line; no file where there are none."""
+        if lines:
+            write_atomically(self.path / "unreadable.txt", "".join(f"{shown(line)}\n" for line in lines).encode())
+
     def shard(self, unit: int) -> Path:
         return self.path / "shards" / f"unit-{unit:06d}.parquet"
+
+    def shards(self) -> list[Path]:
+        return sorted((self.path / "shards").glob("*.parquet"))
 
     def missing(self, units: int) -> list[int]:
         return [unit for unit in range(units) if not self.shard(unit).exists()]

@@ -1,0 +1,93 @@
+"""`foible compare`: two versions, or more networks, on labelled images as they are."""
+
+from __future__ import annotations
+
+import json as json_module
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from foible.cli.flags import Device, Networks, OneBasket, Trust, flags, listed
+from foible.recipes.config import CompareConfig
+
+
+@flags(CompareConfig)
+def compare(
+    basket: OneBasket = None,
+    network: Networks = [],  # noqa: B006 (typer reads it, nobody changes it)
+    data: Annotated[
+        str, typer.Option(help="Data set: cifar10, folder:PATH, csv:FILE, … (see `foible data`).")
+    ] = "digits",
+    out: Annotated[Path, typer.Option(help="Run folder; an unfinished run there is resumed.")] = Path("runs/compare"),
+    device: Device = "auto",
+    trust: Trust = False,
+    json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
+    **settings: Any,
+) -> None:
+    """Judge labelled images as they are with two versions or more: what did the new one break, and what did it fix?
+
+    Every network sees each image through its own preprocessing, and classes meet by name. Broken and fixed images
+    (negative and positive flips), images where one network dissents from all the others, and probable label errors
+    become findings: report, export, suite and gate take them as they take a hunt's.
+
+    Example: foible compare --network old=v1 --network new=v2 --data folder:photos --out runs/v2
+    """
+    from foible.recipes.compare import compare as run_compare
+    from foible.report import write_report
+
+    summary = run_compare(listed(basket, network), data, out=out, device=device, trust=trust, quiet=json, **settings)
+    report = write_report(out)
+    if json:
+        print(json_module.dumps({**summary, "run": str(out), "report": str(report)}))
+        return
+    print_comparison(summary)
+    print(f"Report: {report}")
+
+
+def print_comparison(summary: dict[str, Any]) -> None:
+    """The figures that matter, for a terminal."""
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    from foible.data.dataset import shown
+
+    console, old, new = Console(), summary["old"], summary["new"]
+    if not summary["labelled"]:
+        agree, images = summary["consensus"]["agree"], summary["images"]
+        console.print(f"{images:,} images without labels; all networks agree on {agree:,}")
+        for name, count in summary["dissent"].items():
+            console.print(Text(f"  {shown(name)} alone against all the others: {count:,}"))
+        return
+    table = Table(title="Accuracy", title_justify="left", box=box.SIMPLE)
+    for name in ("network", "right", "of", "accuracy", "95 %", "alone wrong"):
+        named = name == "network"
+        table.add_column(name, justify="left" if named else "right", no_wrap=not named, overflow="fold")
+    for row in summary["accuracy"]:
+        table.add_row(
+            Text(shown(row["network"])), f"{row['right']:,}", f"{row['n']:,}", f"{100 * row['share']:.2f} %",
+            f"{100 * row['low']:.1f}–{100 * row['high']:.1f}", f"{summary['dissent'][row['network']]:,}",
+        )  # fmt: skip
+    console.print(table)
+    flips = summary["flips"]
+    rate, change = flips["negative_flip_rate"], flips["difference"]
+    console.print(
+        Text(
+            f"From {shown(old)} to {shown(new)}: {flips['broken']:,} broken, {flips['fixed']:,} fixed, "
+            f"{flips['both_wrong']:,} wrong in both.\n"
+            f"Negative flips: {100 * rate['share']:.2f} % ({100 * rate['low']:.2f}–{100 * rate['high']:.2f}). "
+            f"Accuracy {change['points']:+.2f} points ({change['low']:+.2f} to {change['high']:+.2f}; "
+            f"McNemar p = {flips['mcnemar_p']:.2g})."
+        )
+    )
+    changes = sorted(summary["per_class"], key=lambda row: (row["fixed"] - row["broken"]) / row["n"])
+    worst = [row for row in changes[:5] if row["broken"] > row["fixed"]]
+    if worst:
+        told = (f"{shown(row['class'])} {100 * (row['fixed'] - row['broken']) / row['n']:+.1f}" for row in worst)
+        console.print(Text("Worst classes, in points: " + ", ".join(told)))
+    if summary["doubtful"]:
+        console.print(f"{summary['doubtful']:,} images where all networks agree against the label: look at the labels.")
+    if summary["unreadable"]:
+        console.print(f"{summary['unreadable']:,} files could not be read: see unreadable.txt in the run.")

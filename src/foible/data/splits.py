@@ -1,0 +1,69 @@
+"""Which part of the data is the train split, and which the test split."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping, Sequence
+from fractions import Fraction
+from pathlib import Path
+from typing import TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from foible.data.dataset import hold_out, no_test_split, shown
+from foible.errors import UserError
+
+HELD = ("test", "val", "valid", "validation")  # the first that is there is the test split
+SPLIT_NAMES = {"train": ("train",), "test": HELD}
+T = TypeVar("T")
+
+
+def pick(named: Mapping[str, T]) -> dict[str, T]:
+    """From parts under the names that people use to {"train": …, "test": …}, as far as they are there."""
+    parts = {}
+    for split, names in SPLIT_NAMES.items():
+        found = next((named[name] for name in names if name in named), None)
+        if found is not None:
+            parts[split] = found
+    return parts
+
+
+def by_name(files: Sequence[Path], root: Path, problems: list[str]) -> dict[str, list[Path]]:
+    """Files by split: how their names begin (`train-0.parquet`), else the folder they are in (`test/0.parquet`).
+    Where no name says it, all are train."""
+    named: dict[str, list[Path]] = {}
+    spare = []
+    for file in files:
+        begins = re.match(r"(train|test|validation|valid|val)(?=[-_.])", file.name)
+        inner = file.relative_to(root).parts[:-1] if file.is_relative_to(root) else ()
+        within = next((part for part in inner if part in ("train", *HELD)), None)
+        split = begins[1] if begins else within
+        if split:
+            named.setdefault(split, []).append(file)
+        else:
+            spare.append(file)
+    if not named:
+        return {"train": spare}
+    problems += [f"{shown(file.name)}: not read, its name begins with no split (train-, test-)" for file in spare]
+    return pick(named)
+
+
+def choose(spec: str, parts: Collection[str], split: str, test: Fraction | None, expected: str) -> str:
+    """The part that `split` is to be read from; `expected` says how a split is marked in this form."""
+    if "test" in parts and test is not None:
+        raise UserError(f"{spec} has its own test split: leave out test=")
+    if split == "test" and "test" not in parts and test is None:
+        raise no_test_split(spec)
+    part = "train" if test is not None else split
+    if part not in parts:
+        raise UserError(f"{spec} has nothing for the train split: expected {expected}")
+    return part
+
+
+def held_rows(labels: npt.NDArray[np.int64], split: str, test: Fraction | None) -> npt.NDArray[np.int64]:
+    """The rows of `split`, where `test` of each class is held out; all of them where it is None."""
+    if test is None:
+        return np.arange(len(labels))
+    held = hold_out(labels, test)
+    return np.flatnonzero(held if split == "test" else ~held)

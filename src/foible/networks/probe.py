@@ -1,0 +1,185 @@
+"""A probe: a small classifier on the frozen features of another network, its backbone (Alain and Bengio 2016).
+
+`probe:BACKBONE` is linear, `probe:BACKBONE,hidden=128` has one hidden layer. Features are the input of the backbone's
+last layer with weights; where no layer can be seen (ONNX, TorchScript, a plain function) or with `,features=logits`
+they are its answers. On disk a probe is its head alone: the backbone is opened again and checked by its fingerprint.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+
+from foible import specs
+from foible.errors import UserError
+from foible.networks.backbone import Backbone
+from foible.networks.heads import Head
+
+if TYPE_CHECKING:
+    from foible.networks.files import Entry
+
+PREFIX = "probe:"
+OPTIONS = ("hidden", "features")
+MOST_UNITS = 100_000
+
+
+@dataclass(frozen=True)
+class ProbeSpec:
+    """`probe:BACKBONE[,hidden=N][,features=logits]`, taken apart."""
+
+    backbone: str
+    hidden: int = 0
+    logits: bool = False
+
+    @property
+    def tail(self) -> str:
+        return (f",hidden={self.hidden}" if self.hidden else "") + (",features=logits" if self.logits else "")
+
+
+def is_probe(spec: str) -> bool:
+    return spec.startswith(PREFIX)
+
+
+def parse(text: str) -> ProbeSpec:
+    """Options stand last, because a backbone's own spec may hold commas and equals signs."""
+    rest, said = text.removeprefix(PREFIX), dict[str, str]()
+    while (found := re.fullmatch(r"(.*),([a-z]+)=([^,=&/]*)", rest)) and found[2] in OPTIONS:
+        if found[2] in said:
+            raise UserError(f"{text!r} says {found[2]} twice")
+        rest, said[found[2]] = found[1], found[3]
+    if found and "?" not in rest and (hint := specs.did_you_mean(found[2], OPTIONS)):
+        raise UserError(f"{text!r} has no option {found[2]!r}{hint}")
+    hidden, features = said.get("hidden", "0"), said.get("features", "layer")
+    if "hidden" in said and not (re.fullmatch(r"[1-9][0-9]{0,5}", hidden) and int(hidden) <= MOST_UNITS):
+        raise UserError(f"hidden={hidden} in {text!r}: expected a number of units, 1 to {MOST_UNITS}")
+    if features not in ("layer", "logits"):
+        raise UserError(f"features={features} in {text!r}: expected layer (the default) or logits")
+    if not rest:
+        raise UserError(f"{text!r} names no backbone: write {PREFIX}SPEC with a network that foible can open")
+    return ProbeSpec(rest, int(hidden), features == "logits")
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where a probe's backbone is, as its basket records it.
+
+    spec: opens it from anywhere. sha256: of its weights. layer: the one whose input is the features, by its dotted
+    name; None takes the answers. features: how many. shape: of the images that it was opened for.
+    """
+
+    spec: str
+    sha256: str
+    layer: str | None
+    features: int
+    shape: tuple[int, int, int] | None
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self) | {"shape": self.shape and list(self.shape)}
+
+    @staticmethod
+    def from_json(record: Any, where: str) -> Source:
+        wanted = {"spec": str, "sha256": str, "layer": str | None, "features": int, "shape": list | None}
+        if not isinstance(record, dict) or set(record) != set(wanted):
+            raise UserError(f"{where}: backbone is {record!r}, expected an object with {', '.join(wanted)}")
+        for key, kind in wanted.items():
+            if not isinstance(record[key], kind) or record[key] is True:
+                raise UserError(f"{where}: {key} of the backbone is {record[key]!r}: train the probe again")
+        shape = record["shape"]
+        if shape is not None and (len(shape) != 3 or not all(type(n) is int and 0 < n < 2**16 for n in shape)):
+            raise UserError(f"{where}: shape of the backbone is {shape!r}: expected [channels, height, width]")
+        if record["features"] < 1:
+            raise UserError(f"{where}: the backbone has {record['features']} features: train the probe again")
+        return Source(**record | {"shape": None if shape is None else (shape[0], shape[1], shape[2])})
+
+
+class Probe(nn.Module):
+    """Backbone and head, from preprocessed images to logits."""
+
+    def __init__(self, backbone: Backbone, head: Head, source: Source) -> None:
+        super().__init__()
+        self.backbone, self.head, self.source = backbone, head, source
+
+    @property
+    def fingerprint(self) -> str:
+        """SHA-256 of the head's weights and of the backbone's, which was checked when it was opened."""
+        from foible.networks.load import fingerprint
+
+        return hashlib.sha256(f"{fingerprint(self.head)} {self.source.sha256}".encode()).hexdigest()
+
+    def forward(self, images: Tensor) -> Tensor:
+        logits: Tensor = self.head(self.backbone(images))
+        return logits
+
+
+def own_module(module: nn.Module) -> nn.Module:
+    """What of a network is its own and belongs into its file: of a probe the head, of others all."""
+    return module.head if isinstance(module, Probe) else module
+
+
+def open_backbone(
+    text: str, classes: tuple[str, ...], shape: tuple[int, int, int] | None, trust: bool = False
+) -> tuple[Entry, str]:
+    """The one network that `[NAME=]SPEC` names, and the spec without the name. A network in a basket folder of several
+    is FOLDER/NETWORK. classes, shape: of the data, for networks that do not say their own."""
+    from foible.networks import files, load  # they load probes, and so import this file
+
+    name, spec = load.split_name(text)
+    place = Path(spec)
+    if (place / files.FILE).is_file():
+        record = files.read_record(place)
+        names = [one.get("name") for one in record.get("networks") or () if isinstance(one, dict)]
+        if len(names) != 1:
+            raise UserError(
+                f"{spec!r} holds {len(names)} networks: say which is the backbone, as {place / str(names[0])}"
+                if names
+                else f"{place / files.FILE} lists no networks"
+            )
+        place /= str(names[0])
+        spec = str(place)
+    if not place.exists() and (place.parent / files.FILE).is_file():
+        [entry] = files.load_folder(place.parent, only=place.name)  # refuses probes: no chain, and no circle
+    else:
+        entries = list(load.open_networks(spec, classes, shape, trust))
+        if len(entries) != 1:
+            raise UserError(f"{spec!r} is {len(entries)} networks: a probe has one backbone")
+        [entry] = entries
+    return (entry if name is None else replace(entry, name=name)), spec
+
+
+def load_probe(
+    spec: str, record: Mapping[str, Any], where: str, classes: tuple[str, ...], trust: bool,
+    opened: dict[Source, Backbone],
+) -> Probe:  # fmt: skip
+    """The probe that a basket records, its head still without weights. `opened`: backbones that are open already."""
+    from foible.networks.load import fingerprint
+
+    said, source = parse(spec), Source.from_json(record.get("backbone"), where)
+    if source not in opened:
+        if specs.parse(source.spec).is_file and not trust:
+            raise UserError(
+                f"{where}: the backbone is code, {source.spec!r}, which would be run: read that file, and if you trust "
+                "it add --trust"
+            )
+        try:
+            entry, _ = open_backbone(source.spec, classes, source.shape, trust)
+        except UserError as error:
+            raise UserError(f"{where}: cannot open the backbone: {error}") from error
+        if (entry.sha256 or fingerprint(entry.module)) != source.sha256:
+            raise UserError(
+                f"{where}: the backbone {source.spec!r} is not the one that the probe was trained on: its weights have "
+                "changed; bring the old ones back, or train the probe again into another folder"
+            )
+        try:
+            opened[source] = Backbone(entry.module, source.layer)
+        except AttributeError as error:
+            raise UserError(f"{where}: the backbone has no layer {source.layer!r}: train the probe again") from error
+    with torch.device("meta"):  # allocates nothing and draws nothing
+        head = Head(source.features, len(classes), said.hidden)
+    return Probe(opened[source], head, source)

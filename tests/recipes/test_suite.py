@@ -1,0 +1,321 @@
+"""Suites: what is taken from runs, that the same runs give the same file, and that rows are never lost."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+from collections import Counter
+from pathlib import Path
+
+import pytest
+import torch
+from gate_cases import CLASSES, LABELS, NEW, OLD, compared, tables, write_data, wrong
+from PIL import Image
+from torch import nn
+
+from foible import Basket, Findings, Preprocess, UserError
+from foible.data import Dataset, open_data, read
+from foible.findings import SCHEMA
+from foible.images import decode_png
+from foible.recipes import suite as suites
+from foible.recipes.compare import compare
+from foible.recipes.hunt import hunt
+from foible.recipes.suite import make_suite, open_suite
+
+SPACE = "affine?degrees=8&percent=8&pixels=0.7"
+
+
+def _hunted(basket: Basket, data: Dataset, out: Path) -> Path:
+    hunt(basket, data, space=SPACE, trials=40, suspect=["A", "B"], out=out, quiet=True)
+    return out
+
+
+def _number(image: bytes) -> int:
+    pixels = decode_png(image)
+    return int(pixels[0, 0, 0]) + 256 * int(pixels[0, 0, 1])
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return compared(tmp_path_factory.mktemp("compare"))
+
+
+def test_what_a_compare_gives(run: Path, tmp_path: Path) -> None:
+    record = make_suite([run], tmp_path / "suite", per_class=20)
+    assert record["tags"] == {"anchor": 60, "broken": 15, "dissent": 44, "fixed": 20}
+    assert record["rows"] == record["added"] == 104
+    findings = Findings.open(tmp_path / "suite" / "suite.parquet")
+    assert findings.table.schema.remove_metadata() == SCHEMA
+    numbers = [_number(image) for image in findings.column("image")]
+    mistakes = {
+        number for number, outcome in zip(numbers, findings.column("outcome"), strict=True) if outcome == "found"
+    }
+    assert mistakes == {*range(30, 50), *range(60, 75), *range(100, 109)}, "not 200–205, whose labels are in doubt"
+    for number, row in zip(numbers, findings, strict=True):
+        assert row["truth"] == LABELS[number]
+        assert row["origin_index"] == number
+        if row["outcome"] == "held":
+            assert row["tags"] == ["anchor"]
+            assert number not in {*mistakes, *range(200, 206)}
+            for chances in row["after"]:
+                assert max(range(3), key=chances.__getitem__) == row["truth"]
+                assert sum(chances) == pytest.approx(1, abs=1e-6)
+    assert len(set(findings.column("id"))) == 104
+
+
+def test_the_record_says_what_is_there_and_who_chose_it(run: Path, tmp_path: Path) -> None:
+    make_suite([run], tmp_path / "suite")
+    record = json.loads((tmp_path / "suite" / "suite.json").read_text("utf-8"))
+    findings = Findings.open(tmp_path / "suite" / "suite.parquet")
+    assert record["sha256"] == hashlib.sha256((tmp_path / "suite" / "suite.parquet").read_bytes()).hexdigest()
+    assert record["classes"] == list(CLASSES)
+    assert record["per_class"] == dict(Counter(CLASSES[label] for label in findings.column("truth")))
+    assert record["chosen_by"] == ["new", "old", "peer"]
+    (source,) = record["sources"]
+    assert source["hash"] in findings.configs
+    assert (source["recipe"], source["old"], source["new"]) == ("compare", "old", "new")
+    assert source["networks"] == dict(
+        tables(old=OLD, new=NEW, peer=wrong(LABELS, range(100, 109), range(200, 206))).fingerprints
+    )
+
+
+def test_what_a_hunt_gives(basket: Basket, data: Dataset, tmp_path: Path) -> None:
+    hunted = _hunted(basket, data, tmp_path / "run")
+    record = make_suite([hunted], tmp_path / "suite", per_class=4)
+    there, frozen = Findings.open(hunted), open_suite(tmp_path / "suite").findings
+    images = set(there.filter(outcome="found").column("image"))
+    assert record["tags"] == {"anchor": 12, "hunt": len(images)}
+    assert set(frozen.filter(outcome="found").column("image")) == images
+    origins = set(there.column("origin"))
+    for row, image in zip(frozen, frozen.images(), strict=True):
+        if row["outcome"] == "held":
+            assert row["image"] in origins
+            assert torch.equal(image, data.images[row["origin_index"]])
+            assert set(basket.predict(image[None]).argmax(2).flatten().tolist()) == {row["truth"]} == {row["said"]}
+            assert row["after"] == row["before"]
+            assert (row["moves"], row["path"], row["change"], row["film"], len(row["trace"])) == (0, [], [], None, 1)
+        else:
+            assert row["tags"] == ["hunt"]
+            assert row["said"] != row["truth"]
+
+
+def test_the_same_runs_give_the_same_bytes(run: Path, tmp_path: Path) -> None:
+    other = compared(tmp_path / "other", wrong(LABELS, range(10)), old=OLD, new=NEW)
+    for name, runs in (("a", [run, other]), ("b", [other, run])):
+        make_suite(runs, tmp_path / name, per_class=3, most=50)
+    assert (tmp_path / "a" / "suite.parquet").read_bytes() == (tmp_path / "b" / "suite.parquet").read_bytes()
+
+
+def test_every_image_once(run: Path, tmp_path: Path) -> None:
+    other = compared(tmp_path / "other", old=OLD, new=NEW)  # the same images, chosen by other networks
+    make_suite([run, other], tmp_path / "suite", per_class=100)
+    images = Findings.open(tmp_path / "suite" / "suite.parquet").column("image")
+    assert len(set(images)) == len(images) > 200
+
+
+def test_most_is_spread_over_kinds_and_classes(run: Path, tmp_path: Path) -> None:
+    record = make_suite([run], tmp_path / "suite", most=36)  # 18 anchors, 18 mistakes
+    assert record["rows"] == 36
+    assert record["tags"] == {"anchor": 18, "broken": 6, "dissent": 18, "fixed": 6}
+    assert set(record["per_class"].values()) == {12}
+
+
+def test_flips_of_both_directions_are_about_as_many(tmp_path: Path) -> None:
+    """Old to new: 3 broken, 90 fixed. A suite of these alone would only hold what new is known to get right."""
+    run = compared(tmp_path, old=wrong(LABELS, range(100, 190)), new=wrong(LABELS, range(3)))
+    record = make_suite([run], tmp_path / "suite", per_class=10)
+    assert record["tags"] == {"anchor": 30, "broken": 3, "fixed": 6}, "in each class 1 and 1, and a tenth of 10"
+    assert record["notes"] == ["84 flips are left out, so that broken and fixed images are about as many"]
+    again = make_suite([run], tmp_path / "suite", per_class=10, add=True)
+    assert again["added"] == 0
+    assert again["tags"] == record["tags"]
+
+
+def test_flips_stand_in_for_anchors_that_a_class_has_not(tmp_path: Path) -> None:
+    """Old got nothing of class 0 right: were it left out for that, new could lose it unseen."""
+    old = [1 if label == 0 else label for label in LABELS]
+    record = make_suite([compared(tmp_path, old=old, new=LABELS)], tmp_path / "suite", per_class=10)
+    assert record["tags"] == {"anchor": 20, "fixed": 10}
+    assert record["per_class"] == {"ant": 10, "bee": 10, "cow": 10}
+
+
+def test_adding_never_drops_and_twice_is_once(run: Path, tmp_path: Path) -> None:
+    suite = tmp_path / "suite"
+    first = make_suite([run], suite, per_class=5)
+    before = open_suite(suite).findings.table
+    again = make_suite([run], suite, per_class=5, add=True)
+    assert again["added"] == 0
+    assert any("nothing was added" in note for note in again["notes"])
+    assert again["sha256"] == first["sha256"]
+    later = compared(tmp_path / "later", wrong(LABELS, range(80, 90)), old=NEW, new=wrong(LABELS, range(120, 140)))
+    grown = make_suite([later], suite, per_class=5, add=True)
+    after = open_suite(suite)
+    assert after.findings.table.slice(0, len(before)).equals(before)
+    assert grown["rows"] == len(before) + grown["added"] > len(before)
+    assert [source["run"] for source in after.sources] == ["run", "run"]
+    assert grown["replaces"] == first["sha256"]
+    assert grown["tags"]["anchor"] == 15, "as many anchors of each class as asked for, over all runs"
+
+
+def test_an_update_that_was_cut_short_is_named_and_mended(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    suite = tmp_path / "suite"
+    make_suite([run], suite, per_class=2)
+    later = compared(tmp_path / "later", old=NEW, new=wrong(LABELS, range(120, 140)))
+    write = suites.write_atomically
+
+    def cut(file: Path, data: bytes) -> None:
+        if file.name == "suite.parquet":
+            raise KeyboardInterrupt
+        write(file, data)
+
+    monkeypatch.setattr(suites, "write_atomically", cut)
+    with pytest.raises(KeyboardInterrupt):
+        make_suite([later], suite, per_class=2, add=True)
+    monkeypatch.setattr(suites, "write_atomically", write)
+    with pytest.raises(UserError, match="was cut short: run the same"):
+        open_suite(suite)
+    make_suite([later], suite, per_class=2, add=True)
+    whole = open_suite(suite)
+    assert len(whole.sources) == 2
+    straight = tmp_path / "straight"
+    make_suite([run], straight, per_class=2)
+    make_suite([later], straight, per_class=2, add=True)
+    assert (straight / "suite.parquet").read_bytes() == (suite / "suite.parquet").read_bytes()
+
+
+@pytest.mark.parametrize("change", ["gone", "changed"])
+def test_without_the_data_there_are_no_anchors_and_a_note(tmp_path: Path, change: str) -> None:
+    run = compared(tmp_path)
+    (tmp_path / "data.npz").unlink()
+    if change == "changed":
+        write_data(tmp_path / "data.npz", wrong(LABELS, range(3)))
+    record = make_suite([run], tmp_path / "suite")
+    assert record["rows"] == 44
+    assert "anchor" not in record["tags"]
+    (note,) = record["notes"]
+    assert note.startswith("no anchors from run: ")
+
+
+def test_classes_in_another_order_meet_by_name(run: Path, tmp_path: Path) -> None:
+    turned = ("cow", "ant", "bee")
+    place = [turned.index(name) for name in CLASSES]
+    labels = [place[label] for label in LABELS]
+    said = {
+        name: [place[k] for k in wrong(LABELS, where)] for name, where in {"x": range(150, 155), "y": range(0)}.items()
+    }
+    data = write_data(tmp_path / "turned.npz", labels, turned)
+    compare(tables(turned, **said), data, out=tmp_path / "turned", split="train", quiet=True)
+    make_suite([run], tmp_path / "suite", per_class=20)
+    make_suite([tmp_path / "turned"], tmp_path / "suite", per_class=30, add=True)
+    findings = open_suite(tmp_path / "suite").findings
+    assert findings.classes == CLASSES
+    added = [row for row in findings if "x" in row["networks"]]
+    assert {row["outcome"] for row in added} == {"found", "held"}
+    for row in added:
+        number = _number(row["image"])
+        assert row["truth"] == LABELS[number]
+        assert row["said"] == ((LABELS[number] + 1) % 3 if row["outcome"] == "found" else LABELS[number])
+        for name, chances in zip(row["networks"], row["after"], strict=True):
+            expected = row["said"] if name == row["suspect"] else row["truth"]
+            assert max(range(3), key=chances.__getitem__) == expected
+
+
+def test_pools_without_labels_give_what_the_others_agree_on(tmp_path: Path) -> None:
+    data = write_data(tmp_path / "data.npz", LABELS)
+    networks = tables(old=LABELS, peer=LABELS, new=NEW)
+    compare(networks, data, out=tmp_path / "run", split="train", unlabelled=True, quiet=True)
+    record = make_suite([tmp_path / "run"], tmp_path / "suite")
+    assert record["tags"] == {"dissent": 21}
+    for row in open_suite(tmp_path / "suite").findings:
+        assert row["truth"] is None
+        assert row["consensus"] == LABELS[_number(row["image"])]
+
+
+def test_wrong_input_is_named(run: Path, basket: Basket, data: Dataset, tmp_path: Path) -> None:
+    suite = tmp_path / "suite"
+    with pytest.raises(UserError, match="is not a run"):
+        make_suite([tmp_path / "nowhere"], suite)
+    with pytest.raises(UserError, match="no run is given"):
+        make_suite([], suite)
+    with pytest.raises(UserError, match=r"no suite at .* to add to"):
+        make_suite([run], suite, add=True)
+    with pytest.raises(UserError, match="per-class is -1"):
+        make_suite([run], suite, per_class=-1)
+    make_suite([run], suite)
+    with pytest.raises(UserError, match="holds a suite already"):
+        make_suite([run], suite)
+    hunted = _hunted(basket, data, tmp_path / "hunt")
+    with pytest.raises(UserError, match="other classes than the suite; only one of them knows 0, 1, 2, ant"):
+        make_suite([hunted], suite, add=True)
+    next((hunted / "shards").iterdir()).unlink()
+    with pytest.raises(UserError, match="lacks 1 units"):
+        make_suite([hunted], tmp_path / "other")
+    alike = compared(tmp_path / "alike", old=LABELS, new=LABELS)
+    with pytest.raises(UserError, match="nothing to freeze"):
+        make_suite([alike], tmp_path / "none", per_class=0)
+
+
+def test_a_damaged_suite_is_refused(run: Path, tmp_path: Path) -> None:
+    suite = tmp_path / "suite"
+    make_suite([run], suite, per_class=2)
+    for name in ("suite.parquet", "suite.json"):
+        broken = tmp_path / f"no-{name}"
+        shutil.copytree(suite, broken)
+        (broken / name).unlink()
+        with pytest.raises(UserError, match=f"is not a suite: it has no {name}"):
+            open_suite(broken)
+    data = bytearray((suite / "suite.parquet").read_bytes())
+    data[len(data) // 2] ^= 1
+    (suite / "suite.parquet").write_bytes(data)
+    with pytest.raises(UserError, match="is not the file that was frozen"):
+        open_suite(suite)
+    for text in ("{", "[]", '{"version": 1}', "\xff"):
+        (suite / "suite.json").write_text(text, encoding="latin-1")
+        with pytest.raises(UserError, match=r"cannot be read|is damaged"):
+            open_suite(suite)
+    (suite / "suite.json").write_text('{"version": 9, "sha256": "", "sources": [], "classes": []}')
+    with pytest.raises(UserError, match="newer Foible"):
+        open_suite(suite)
+
+
+def test_photographs_of_any_size_are_frozen_on_the_canvas(tmp_path: Path) -> None:
+    """Dark and bright pictures: anchors are read again from the files, through the view that the compare had."""
+    for number in range(24):
+        home = tmp_path / "photos" / ("bright" if number % 2 else "dark")
+        home.mkdir(parents=True, exist_ok=True)
+        size = (9 + number, 30 - number)
+        Image.new("RGB", size, (5 * number + 120 * (number % 2),) * 3).save(home / f"{number:02d}.png")
+
+    class Threshold(nn.Module):
+        def __init__(self, level: float) -> None:
+            super().__init__()
+            self.level = nn.Parameter(torch.tensor(level))
+
+        def forward(self, images: torch.Tensor) -> torch.Tensor:
+            over = images.mean((1, 2, 3)) - self.level
+            return torch.stack([-over, over], 1)
+
+    networks = Basket(
+        {"old": Threshold(0.46), "new": Threshold(0.35)},
+        classes=("dark", "bright"),
+        preprocess=Preprocess((0.0,) * 3, (1.0,) * 3, size=(6, 8), resize=9, interpolation="bicubic"),
+    )
+    data = f"folder:{tmp_path / 'photos'}"
+    summary = compare(networks, data, out=tmp_path / "run", split="train", quiet=True)
+    assert summary["flips"]["broken"] > 0
+    record = make_suite([tmp_path / "run"], tmp_path / "suite", per_class=4)
+    assert not any("anchors" in note for note in record["notes"])
+    frozen = open_suite(tmp_path / "suite").findings
+    held = frozen.filter(outcome="held")
+    assert len(held) == 8
+    photographs = open_data(data, "train", quiet=True)
+    view = networks.canvas
+    assert view is not None
+    for row, image in zip(held, held.images(), strict=True):
+        assert tuple(image.shape) == (3, 6, 8)
+        seen = read(photographs, torch.tensor([row["origin_index"]]), [view])
+        assert torch.equal(image, seen.images[0][0])
+        assert row["origin_file"] == photographs.files[row["origin_index"]]
