@@ -10,7 +10,7 @@ from __future__ import annotations
 import tempfile
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from multiprocessing import get_context
 from pathlib import Path
@@ -139,6 +139,10 @@ class _RecordingBasket(Basket):
     def judge(self, images: Tensor, names: Sequence[str] | None = None, precision: Any = "float32") -> Tensor:
         self.log.append(("judge", max(len(images), 16), tuple(self.names if names is None else names)))
         return super().judge(images, names, precision)
+
+    def judge_views(self, images: Mapping[str, Tensor]) -> Tensor:
+        self.log.append(("judge", max(16, *(len(view) for view in images.values())), tuple(images)))
+        return super().judge_views(images)
 
 
 class _RecordedSpace(Affine):

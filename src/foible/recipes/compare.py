@@ -29,16 +29,15 @@ from foible.data.dataset import shown
 from foible.disk import write_atomically
 from foible.errors import Interrupted, UserError
 from foible.findings import SCHEMA, with_metadata
-from foible.images import encode_pngs, to_floats
-from foible.judging import Judged, judged, own_views, plain
+from foible.judging import Judged, judged
 from foible.meeting import Meeting, meet
 from foible.objectives import probabilities
 from foible.progress import progress
+from foible.recipes.compare_rows import Flagged, Rule, finding_rows
 from foible.recipes.compare_summary import Counts, summarise_counts
 from foible.recipes.config import CompareConfig
 from foible.recipes.hunt import shape_of
 from foible.recipes.parts import absolute
-from foible.recipes.rows import versions
 from foible.runs import RunFolder, settings_hash
 
 
@@ -63,123 +62,48 @@ class _Comparer:
 
     def work(self, unit: int, tick: Any) -> tuple[pa.Table, pa.Table, list[tuple[Tensor, Tensor]], list[str]]:
         """Answers and findings of one unit, a few images (for hints), and what could not be read."""
-        data, key = self.meeting.data, settings_hash(self.settings)
-        tables, rows = [], []
+        data, key, names = self.meeting.data, settings_hash(self.settings), self.basket.names
+        rule = Rule(len(names), names.index(self.old), names.index(self.new), self.labelled)
+        tables, flagged = [], []
         few: list[tuple[Tensor, Tensor]] = []
         unreadable: list[str] = []
         for seen in judged(self.basket, data, index=self.part(unit), canvas=self.meeting.canvas, keep=True):
-            said = answers(seen.logits)
-            labels = self.meeting.labels[seen.index]
-            chances = probabilities(seen.logits)
-            files = None if data.files is None else [data.files[place] for place in seen.index.tolist()]
-            tables.append(_answers(seen.index, files, labels, said, chances))
-            rows.append(self._findings(seen, said, labels, chances, files, key))
+            assert seen.canvas is not None
+            said, labels = answers(seen.logits), self.meeting.labels[seen.index]
+            tables.append(_answers(seen, data.files, labels, said))
+            tags = rule.tags(said, labels)
+            if tags:
+                rows, suspects = torch.tensor(list(tags)).t()
+                flagged.append(
+                    Flagged(
+                        seen.index[rows], suspects, list(tags.values()), labels[rows], seen.logits[:, rows],
+                        seen.canvas[rows],
+                    )
+                )  # fmt: skip
             unreadable += [f"{data.files[place] if data.files else place}: {why}" for place, why in seen.problems]
-            if seen.canvas is not None and sum(len(images) for images, _ in few) < 64:
+            if sum(len(images) for images, _ in few) < 64:
                 few.append((seen.canvas[:64], labels[:64]))
             tick(len(seen.index) + len(seen.problems))
-        notes = {"foible.classes": json.dumps(self.basket.classes), "foible.networks": json.dumps(self.basket.names)}
+        notes = {"foible.classes": json.dumps(self.basket.classes), "foible.networks": json.dumps(names)}
         told = pa.concat_tables(tables).replace_schema_metadata(notes)
-        found = pa.concat_tables([SCHEMA.empty_table(), *rows])
+        found = SCHEMA.empty_table()
+        if flagged:
+            found = finding_rows(self.basket, self.meeting, rule, Flagged.gather(flagged), key)
         return told, with_metadata(found, self.basket.classes, {key: self.settings}), few, unreadable
 
-    def _findings(
-        self, seen: Judged, said: Tensor, labels: Tensor, chances: Tensor, files: list[str] | None, key: str
-    ) -> pa.Table:
-        """Rows for what is worth a look among the images of one batch."""
-        names, flagged = self.basket.names, list(self._flagged(said, labels))
-        if not flagged:
-            return SCHEMA.empty_table()
-        assert seen.canvas is not None
-        rows = torch.tensor([row for row, _, _ in flagged])
-        pixels = seen.canvas[rows]
-        with torch.no_grad():
-            after = self._on_canvas(pixels, seen.logits[:, rows])
-        said_after, chances_after = answers(after), probabilities(after)
-        pngs = encode_pngs(pixels.numpy())
-        made = []
-        for place, (row, suspect, tags) in enumerate(flagged):
-            order = [names.index(suspect), *(k for k, name in enumerate(names) if name != suspect)]
-            others = [int(said_after[k, place]) for k in order[1:]]
-            consensus = others[0] if others and len(set(others)) == 1 and others[0] >= 0 else None
-            truth = int(labels[row]) if self.labelled else None
-            right = truth if truth is not None else consensus
-            answer, position = int(said_after[order[0], place]), int(seen.index[row])
-            data = self.meeting.data
-            made.append({
-                "id": f"{suspect}-{position:06d}", "config": key, "suspect": suspect,
-                "networks": [names[k] for k in order], "lane": position,
-                "outcome": _outcome(tags, answer, truth, consensus), "tags": tags,
-                "image": pngs[place], "origin": pngs[place],
-                "origin_data": data.name, "origin_split": data.split, "origin_index": position,
-                "origin_file": None if files is None else files[row],
-                "truth": truth, "consensus": consensus, "said": None if answer < 0 else answer,
-                "before": chances[order, row].tolist(), "after": chances_after[order, place].tolist(),
-                "moves": 0, "candidates": 1, "forwards": len(names), "backwards": 0, "path": [],
-                "trace": [] if right is None else [chances[order, row, right].tolist()],
-                "point": [], "change": [], "film": None, "versions": versions(self.basket.device),
-            })  # fmt: skip
-        return pa.Table.from_pylist(made, SCHEMA)
 
-    def _on_canvas(self, pixels: Tensor, native: Tensor) -> Tensor:
-        """What the networks say of the very pixels that are kept; those who saw just these have said it already."""
-        views = own_views(self.basket, self.meeting.data, self.meeting.canvas)
-        kept = plain(self.meeting.canvas, self.meeting.data)
-        again = [name for name, view in views.items() if view != kept]
-        after = native.clone()
-        if again:
-            others = self.basket.judge(to_floats(pixels.to(self.basket.device)), again).cpu()
-            after[[self.basket.names.index(name) for name in again]] = others
-        return after
-
-    def _flagged(self, said: Tensor, labels: Tensor) -> Iterator[tuple[int, str, list[str]]]:
-        """(row, suspect, tags) for every mistake worth a row: at most one row for each image and suspect."""
-        names = self.basket.names
-        old, new = names.index(self.old), names.index(self.new)
-        wrong = said != labels
-        tags: dict[tuple[int, int], list[str]] = {}
-
-        def add(rows: Tensor, network: int, tag: str) -> None:
-            for row in rows.nonzero()[:, 0].tolist():
-                tags.setdefault((row, network), []).append(tag)
-
-        if self.labelled and old != new:
-            add(wrong[new] & ~wrong[old], new, "broken")
-            add(wrong[old] & ~wrong[new], old, "fixed")
-        for k in range(len(names)):
-            if len(names) < 3 and (self.labelled or k != new):
-                continue  # of two, each dissents from the other
-            others = said[[j for j in range(len(names)) if j != k]]
-            agree = (others == others[0]).all(0) & (others[0] >= 0)
-            if self.labelled:
-                agree &= others[0] == labels
-            add(agree & (said[k] != others[0]), k, "dissent")
-        if self.labelled and len(names) > 1:
-            add((said == said[0]).all(0) & (said[0] >= 0) & wrong[0], new, "label-error")
-        for (row, network), given in sorted(tags.items()):
-            yield row, names[network], given
-
-
-def _outcome(tags: list[str], answer: int, truth: int | None, consensus: int | None) -> str:
-    """The kept pixels decide: a mistake on the file that they do not show is `unsettled`."""
-    if "label-error" in tags:
-        return "doubtful" if answer == consensus and answer != truth else "unsettled"
-    if answer < 0:
-        return "invalid"
-    right = truth if truth is not None else consensus
-    return "found" if right is not None and answer != right else "unsettled"
-
-
-def _answers(index: Tensor, files: list[str] | None, labels: Tensor, said: Tensor, chances: Tensor) -> pa.Table:
+def _answers(seen: Judged, files: Sequence[str] | None, labels: Tensor, said: Tensor) -> pa.Table:
     """One row an image: what every network said, and how sure it was."""
-    sure = chances.gather(2, said.clamp_min(0)[..., None])[..., 0]
+    sure = probabilities(seen.logits).gather(2, said.clamp_min(0)[..., None])[..., 0]
+    named = [None if files is None else files[place] for place in seen.index.tolist()]
+    offsets = pa.array(range(0, said.numel() + 1, len(said)), pa.int32())
     return pa.table(
         {
-            "index": pa.array(index.numpy()),
-            "file": pa.array([None] * len(index) if files is None else files, pa.string()),
-            "label": pa.array([None if label < 0 else label for label in labels.tolist()], pa.int32()),
-            "said": pa.array(said.t().tolist(), pa.list_(pa.int32())),
-            "confidence": pa.array(sure.t().tolist(), pa.list_(pa.float32())),
+            "index": pa.array(seen.index.numpy()),
+            "file": pa.array(named, pa.string()),
+            "label": pa.array(labels.numpy(), mask=(labels < 0).numpy()).cast(pa.int32()),
+            "said": pa.ListArray.from_arrays(offsets, pa.array(said.t().flatten().int().numpy())),
+            "confidence": pa.ListArray.from_arrays(offsets, pa.array(sure.t().flatten().numpy())),
         }
     )
 
@@ -225,7 +149,8 @@ def compare(
         "networks": dict(basket.fingerprints),
         "lists": {name: settings_hash({"classes": basket.lists[name]}) for name in basket.names},
         "preprocess": {name: how.to_json() for name, how in basket.preprocess.items()},
-        "unit": config.unit or 4096, "device": basket.device.type,
+        "unit": config.unit or max(256, min(4096, 21_000_000 // (meeting.size[0] * meeting.size[1]))),
+        "device": basket.device.type,
     }  # fmt: skip
     comparer = _Comparer(basket, meeting, old, new, labelled, settings)
     folder = RunFolder(out)

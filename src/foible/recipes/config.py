@@ -64,7 +64,7 @@ class CompareConfig:
     split: str = _help("test", "Which part of the data is judged.")
     unlabelled: bool = _help(False, "The data has no labels: the networks' consensus stands in for the truth.")
     canvas: str | None = _help(None, "Pixels that findings are kept with: 224 or 320x240. Default: the largest input.")
-    unit: int | None = _help(None, "Images in one unit of work, which is one shard on disk (default: 4096).")
+    unit: int | None = _help(None, "Images in one unit of work, which is one shard on disk (default: by image size).")
 
     def __post_init__(self) -> None:
         if self.unit is not None and self.unit < 1:
