@@ -2,26 +2,26 @@
 
 On a CPU every core takes whole batches, from file to logits, with one torch thread each: decoding and forward passes
 share the cores without waiting for each other, and no batch depends on how many cores there are. On a GPU the cores
-decode, and one thread feeds the device.
+decode, in processes of their own where there is much to decode, and one thread feeds the device.
 """
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TypeVar
 
 import torch
 from torch import Tensor
 
 from foible.basket import Basket
 from foible.data import Batch, Dataset, Photographs, read
+from foible.data.apart import decoded_apart
+from foible.data.stream import in_order
 from foible.runs.local import cores, one_thread
 from foible.views import View
 
-T = TypeVar("T")
+MANY = 10_000  # photographs, from which on it pays to start processes that decode for a GPU
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,25 +78,15 @@ def judged(
             return judge(look(part))
 
         with one_thread():
-            yield from _in_order(whole, parts, count)
+            yield from in_order(whole, parts, _threads(count), count + 1)
+    elif isinstance(data, Photographs) and len(index) >= MANY and count > 2:
+        yield from map(judge, decoded_apart(data, wanted, list(index.split(64)), count))
     else:
-        yield from map(judge, _in_order(look, parts, count, ahead=2))
+        yield from map(judge, in_order(look, parts, _threads(count), count + 2))
 
 
-def _in_order(work: Callable[[Tensor], T], parts: Sequence[Tensor], workers: int, ahead: int = 1) -> Iterator[T]:
-    """Results in the order of `parts`; at most workers + ahead are in memory."""
-    with ThreadPoolExecutor(workers, thread_name_prefix="foible-judge") as pool:
-        waiting: deque[Future[T]] = deque()
-        try:
-            for part in parts:
-                waiting.append(pool.submit(work, part))
-                if len(waiting) >= workers + ahead:
-                    yield waiting.popleft().result()
-            while waiting:
-                yield waiting.popleft().result()
-        finally:
-            for future in waiting:
-                future.cancel()
+def _threads(count: int) -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(count, thread_name_prefix="foible-judge")
 
 
 def own_views(basket: Basket, data: Dataset | Photographs, canvas: View | None) -> dict[str, View | None]:

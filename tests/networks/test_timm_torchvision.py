@@ -169,7 +169,7 @@ TORCHVISION = [
 def test_torchvision_networks_see_what_torchvision_shows_them(name: str, tmp_path: Path) -> None:
     torch.manual_seed(0)
     network = models.get_model(name, weights=None, num_classes=6)
-    torch.save(torch.nn.DataParallel(network).state_dict(), tmp_path / "w.pth")
+    torch.save({f"module.{key}": value for key, value in network.state_dict().items()}, tmp_path / "w.pth")
     entry = opened(f"torchvision:{name}?checkpoint={tmp_path / 'w.pth'}&classes=data", tuple("abcdef"))
     assert entry.classes == tuple("abcdef")
     agree(entry, network, models.get_model_weights(name).DEFAULT.transforms())

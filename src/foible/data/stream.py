@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Generator, Iterator, Sequence
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
+from typing import TypeVar
 
 import numpy as np
 import torch
@@ -19,6 +21,9 @@ from foible.data.photographs import Photographs
 from foible.data.quiet import quiet_pillow
 from foible.errors import UserError
 from foible.views import View
+
+P = TypeVar("P")
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,18 +74,23 @@ def stream(
     if batch < 1 or ahead < 0 or (workers is not None and workers < 1):
         raise UserError(f"batch is {batch}, workers {workers}, ahead {ahead}: expected at least 1, 1 and 0")
     index = torch.arange(len(data)) if index is None else index
-    return _in_turn(data, views, index.split(batch) if len(index) else (), workers or _cores(), ahead)
+    parts, count = index.split(batch) if len(index) else (), workers or _cores()
+    pool = ThreadPoolExecutor(count, thread_name_prefix="foible-read")
+    return in_order(partial(_read_part, data, views), parts, pool, count + ahead)
 
 
-def _in_turn(
-    data: Dataset | Photographs, views: Sequence[View | None], parts: Sequence[Tensor], workers: int, ahead: int
-) -> Iterator[Batch]:
-    with ThreadPoolExecutor(workers, thread_name_prefix="foible-read") as pool:
-        waiting: deque[Future[Batch]] = deque()
+def _read_part(data: Dataset | Photographs, views: Sequence[View | None], part: Tensor) -> Batch:
+    return read(data, part, views)
+
+
+def in_order(work: Callable[[P], T], parts: Sequence[P], pool: Executor, most: int) -> Generator[T]:
+    """What `work` makes of each part, in their order, by the workers of `pool`; at most `most` are in memory."""
+    waiting: deque[Future[T]] = deque()
+    with pool:
         try:
             for part in parts:
-                waiting.append(pool.submit(read, data, part, views))
-                if len(waiting) >= workers + ahead:
+                waiting.append(pool.submit(work, part))
+                if len(waiting) >= most:
                     yield waiting.popleft().result()
             while waiting:
                 yield waiting.popleft().result()

@@ -106,7 +106,7 @@ def _notes(file: BinaryIO, size: int) -> dict[bytes, bytes]:
         told, _, _ = body.partition(b" ")
         if not told.isdigit() or not 0 < int(told) <= len(body):
             break
-        key, _, value = body[len(told) + 1 : int(told)].rstrip(b"\n").partition(b"=")
+        key, _, value = body[len(told) + 1 : int(told)].removesuffix(b"\n").partition(b"=")
         notes[key] = value
         body = body[int(told) :]
     return notes

@@ -64,7 +64,7 @@ def run_units(
         tasks.put(unit)
     processes: list[Any] = []
     try:
-        with _main_hidden(), _ctrl_c_held():
+        with main_hidden(), _ctrl_c_held():
             for _ in range(min(workers, len(units))):
                 tasks.put(None)
                 process = context.Process(target=_worker, args=(prepare, folder.path, tasks, news), daemon=True)
@@ -149,7 +149,7 @@ def _ctrl_c_held() -> Iterator[None]:
 
 
 @contextmanager
-def _main_hidden() -> Iterator[None]:
+def main_hidden() -> Iterator[None]:
     """Start workers without running the caller's script again in each: it needs no `if __name__ == "__main__"`."""
     main = sys.modules["__main__"]
     saved = {name: getattr(main, name) for name in ("__file__", "__spec__") if hasattr(main, name)}
