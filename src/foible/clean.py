@@ -63,7 +63,7 @@ class Clean:
         rows = {}
         for name, right in zip(self.names, self.right.tolist(), strict=True):
             low, high = wilson(right, self.seen)
-            near = self.seen >= 20 and low <= self.chance + 0.1 * (1 - self.chance)
+            near = self.seen >= 10 and low <= self.chance + 0.1 * (1 - self.chance)
             rows[name] = {
                 "right": right, "n": self.seen, "share": right / max(1, self.seen), "low": low, "high": high,
                 "chance": self.chance, "near_chance": near,

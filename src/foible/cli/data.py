@@ -19,11 +19,13 @@ def data_list(context: typer.Context, json: Json = False) -> None:
     Wherever Foible asks for data (--data), give a spec from this list:
     [bold]digits[/bold] is always there, [bold]mnist[/bold] once it is downloaded; your own data is
 
-        folder:PATH    one folder of image files per class;
-                       folder:PATH?size=64 makes them one size
-        parquet:PATH   a file or folder with an image and a label column
-        npz:PATH       NumPy arrays images and labels,
-                       or x_train, y_train, x_test, y_test
+        folder:PATH      one folder of image files per class, or files with a
+                         metadata.csv; folder:PATH?size=64 makes them one size
+        csv:PATH         a table of image files and labels
+        parquet:PATH     a file or folder with an image and a label column
+        webdataset:PATH  tar shards of images and labels
+        npz:PATH         NumPy arrays images and labels,
+                         or x_train, y_train, x_test, y_test
 
     They are looked for in the folder that FOIBLE_DATA names, then in your cache.
     """
