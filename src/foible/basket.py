@@ -206,9 +206,7 @@ class Basket:
         images = padded(images)
         with torch.autocast(self.device.type, torch.bfloat16) if precision == "bf16" else nullcontext():
             for name in chosen:
-                how = self._preprocess[name]
-                if name in self._shapes:
-                    how = dataclasses.replace(how, size=self._shapes[name])
+                how = self._how(name)
                 if how not in seen:
                     seen[how] = how(images)
                 answers.append(self._answer(name, seen[how]))
@@ -220,12 +218,17 @@ class Basket:
         seen: dict[tuple[int, Preprocess], Tensor] = {}
         answers = []
         for name, view in images.items():
-            how = self._preprocess[name]
+            how = self._how(name)
             key = id(view), how
             if key not in seen:
                 seen[key] = how(padded(to_floats(view.to(self.device, non_blocking=True))))
             answers.append(self._answer(name, seen[key])[: len(view)])
         return torch.stack(answers).float()
+
+    def _how(self, name: str) -> Preprocess:
+        """The network's preprocessing, with the size of what it was trained on where that is known."""
+        how = self._preprocess[name]
+        return dataclasses.replace(how, size=self._shapes[name]) if name in self._shapes else how
 
     def _answer(self, name: str, prepared: Tensor) -> Tensor:
         """Logits of the basket's classes from images that are preprocessed already."""

@@ -59,14 +59,16 @@ class Clean:
         return max(float(self.truths.max()) / max(1, self.seen), 1 / len(self.classes))
 
     def rows(self) -> dict[str, dict[str, Any]]:
-        """By network: right, n, share with its 95 % interval, chance, and whether that is near chance."""
+        """By network: right, n, share with its 95 % interval, chance, and whether it is near chance or, with less than
+        half of the best one's right answers, far behind."""
         rows = {}
+        best = int(self.right.max())
         for name, right in zip(self.names, self.right.tolist(), strict=True):
             low, high = wilson(right, self.seen)
             near = self.seen >= 10 and low <= self.chance + 0.1 * (1 - self.chance)
             rows[name] = {
                 "right": right, "n": self.seen, "share": right / max(1, self.seen), "low": low, "high": high,
-                "chance": self.chance, "near_chance": near,
+                "chance": self.chance, "near_chance": near, "far_behind": self.seen >= 10 and 2 * right < best,
             }  # fmt: skip
         return rows
 
@@ -91,11 +93,11 @@ def tell(clean: Clean, notes: Iterable[str] = (), hints: dict[str, str] | None =
     for name, row in clean.rows().items():
         share = f"{100 * row['share']:.1f} % ({100 * row['low']:.1f}–{100 * row['high']:.1f})"
         lines.append(f"  {shown(name)}: {share}")
-        if row["near_chance"]:
+        if row["near_chance"] or row["far_behind"]:
             hint = (hints or {}).get(name, "")
+            where = f"near chance ({100 * row['chance']:.1f} %)" if row["near_chance"] else "far behind the best"
             lines.append(
-                f"    WARNING: near chance ({100 * row['chance']:.1f} %): are these the classes and preprocessing "
-                f"that it was trained with?{hint}"
+                f"    WARNING: {where}: are these the classes and preprocessing that it was trained with?{hint}"
             )
     print("\n".join([f"Accuracy on {clean.seen} clean images:", *lines]), file=sys.stderr)
 
@@ -115,7 +117,7 @@ def hints(basket: Basket, clean: Clean, images: Tensor, labels: Tensor) -> dict[
     """For each network near chance, what its mistake looks like: tried on a few images (uint8) of the canvas."""
     found = {}
     for name, row in clean.rows().items():
-        if not row["near_chance"]:
+        if not (row["near_chance"] or row["far_behind"]):
             continue
         if clean.reordered(name) > row["share"] + 0.3:
             found[name] = (

@@ -72,7 +72,7 @@ def gate(
         Path, typer.Option(help="With --hunt: folder of the run; an unfinished one there is resumed.")
     ] = Path("runs/gate"),
     split: Annotated[str, typer.Option(help="With --hunt: which part of the data.")] = "test",
-    trials: Annotated[int, typer.Option(help="With --hunt: trials for each of the two.")] = 500,
+    trials: Annotated[int, typer.Option(help="With --hunt: trials for each of the two.")] = 1000,
     peer_confidence: Annotated[
         float, typer.Option(help="With --hunt: least probability that every peer must give the class.")
     ] = 0.9,
@@ -86,6 +86,9 @@ def gate(
     ] = None,
     tolerance: Annotated[float, typer.Option(help="Percentage points by which new may be worse.")] = 5.0,
     class_tolerance: Annotated[float, typer.Option(help="The same for any one class.")] = 20.0,
+    hunt_tolerance: Annotated[
+        float, typer.Option(help="With --hunt: points by which the share of trials that found a mistake may be higher.")
+    ] = 10.0,
     strict: Annotated[bool, typer.Option("--strict", help="Fail where the verdict is inconclusive.")] = False,
     junit: Annotated[Path | None, typer.Option(help="Write JUnit XML here.", show_default=False)] = None,
     markdown: Annotated[
@@ -126,7 +129,8 @@ def gate(
         if data is None or old is not None:
             raise UserError("--hunt needs --data DATA for its seed images, and OLD as a network: --network old=SPEC")
         gated = gate_hunt(
-            list(network), data, out=out, tolerance=tolerance, class_tolerance=class_tolerance, trials=trials,
+            list(network), data, out=out, tolerance=tolerance, class_tolerance=class_tolerance,
+            hunt_tolerance=hunt_tolerance, trials=trials,
             peer_confidence=peer_confidence, split=split, seed=seed, space=space, patience=patience, workers=workers,
             device=device, trust=trust, quiet=json,
         )  # fmt: skip
@@ -160,9 +164,13 @@ def _print(gated: Gated) -> None:
     console = Console()
     style = {"pass": "green", "fail": "bold red", "inconclusive": "yellow"}
     console.print(Text(f"{gated.verdict}: new against {shown(gated.against)}", style=style[gated.verdict]))
-    limits = {check.kind: f"{check.tolerance:g}" for check in gated.checks if check.tolerance is not None}
-    each = f", {limits['class']} in any one class" if "class" in limits else ""
-    console.print(f"Tolerated: {limits['overall']} percentage points worse{each}.", highlight=False)
+    limits = {
+        "in any one class" if check.kind == "class" else f"for {check.name}": f"{check.tolerance:g}"
+        for check in gated.checks
+        if check.tolerance is not None
+    }
+    told = ", ".join(f"{points} {what}" for what, points in limits.items())
+    console.print(f"Tolerated, in percentage points worse: {told}.", highlight=False)
     table = Table(box=box.SIMPLE, collapse_padding=True, pad_edge=False)
     for name in ("check", "n", "broken", "fixed", "worse by", "interval", "verdict"):
         left = name in ("check", "verdict")

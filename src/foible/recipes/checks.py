@@ -67,7 +67,7 @@ class Gated:
     @property
     def against(self) -> str:
         """What NEW was measured against, in words."""
-        return f"what the suite records of {self.old}" if self.recorded else self.old
+        return f"{self.old} as the suite recorded it" if self.recorded else self.old
 
     def to_json(self) -> dict[str, Any]:
         return dataclasses.asdict(self)
