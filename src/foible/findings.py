@@ -98,10 +98,12 @@ def _modern(table: pa.Table, columns: list[str]) -> pa.Table:
 
 
 def shard_files(run: str | Path) -> list[Path]:
-    """The Parquet shards of a run folder, in order; a single Parquet file counts as its own."""
+    """The Parquet shards of a run folder, in order; a single Parquet file, or a suite's, counts as its own."""
     path = Path(run)
     if path.is_file():
         return [path]
+    if (path / "suite.parquet").is_file():
+        return [path / "suite.parquet"]
     files = sorted((path / "shards").glob("*.parquet")) if (path / "shards").is_dir() else []
     if not files:
         raise UserError(f"{str(run)!r} holds no findings: expected a run folder (with shards/) or a Parquet file")

@@ -145,6 +145,12 @@ def test_photographs_of_mixed_sizes_and_networks_of_different_inputs(
     summary = json.loads(out)
     assert (summary["images"], summary["unreadable"], summary["canvas"]["size"]) == (20, 1, [16, 16])
     assert "torn.jpg" in Path("runs/compare/unreadable.txt").read_text("utf-8")
+    assert json.loads(_run(capsys, "show", "runs/compare", "--json")[1])["flips"] == summary["flips"]
+    code, out, said = _run(capsys, "replay", "runs/compare", "--json")
+    assert code == 0, said
+    replayed = json.loads(out)
+    assert replayed["replayed"] == summary["findings"] > 0
+    assert (replayed["differ"], replayed["largest_difference"] < 1e-5) == ([], True)
     code, _, said = _run(
         capsys, "hunt", *networks, "--data", "folder:photos", "--trials", "10", "--patience", "20", "--workers", "1",
         "--out", "runs/hunt",
@@ -159,6 +165,7 @@ def test_photographs_of_mixed_sizes_and_networks_of_different_inputs(
     assert code in (0, 1), said
     assert json.loads(out)["verdict"] in ("pass", "fail", "inconclusive")
     assert _run(capsys, "export", "runs/hunt", "--to", "hf", "--all", "--out", "export")[0] == 0
+    assert _run(capsys, "report", "suite")[0] == 0
 
 
 def test_peers_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

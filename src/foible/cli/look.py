@@ -25,6 +25,7 @@ def show(
     json: Json = False,
 ) -> None:
     """Show what a run found: the summary and the first findings, or one finding in full."""
+    from foible.cli.compare import print_comparison
     from foible.cli.hunt import print_summary
     from foible.findings import Findings
     from foible.summary import summarise
@@ -33,15 +34,22 @@ def show(
     if id is not None:
         _show_one(findings, id, json)
         return
-    rows = summarise(run)
     listed = [_brief(findings, row) for row in findings.filter(outcome="found").head(limit)]
-    print_summary(rows, None, json=json, run=str(run), **({"findings": listed} if json else {}))
+    comparison = _comparison(run)
+    if comparison is None:
+        print_summary(summarise(run), None, json=json, run=str(run), **({"findings": listed} if json else {}))
+    elif json:
+        print(json_module.dumps({**comparison, "run": str(run), "findings": listed}))
+    else:
+        print_comparison(comparison)
     if not json:
         from rich import box
         from rich.console import Console
         from rich.table import Table
 
-        table = Table("id", "truth", "suspect said", "peers said", "moves", "inferences", box=box.SIMPLE)
+        table = Table(box=box.SIMPLE)
+        for name in ("id", "truth", "suspect said", "peers said", "moves", "inferences", "tags"):
+            table.add_column(name, overflow="fold", no_wrap=name in ("moves", "inferences"))
         for brief in listed:
             table.add_row(*(_plain(value) for value in brief.values()))
         Console().print(table)
@@ -74,7 +82,20 @@ def _brief(findings: Findings, row: dict[str, Any]) -> dict[str, Any]:
         "peers": name(row["consensus"]),
         "moves": row["moves"],
         "inferences": row["forwards"],
+        "tags": ", ".join(row["tags"] or []),
     }
+
+
+def _comparison(run: Path) -> dict[str, Any] | None:
+    """The summary of a finished comparison; None where the run is none."""
+    from foible.errors import UserError
+
+    try:
+        return dict(json_module.loads((run / "compare.json").read_text("utf-8")))
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except (OSError, ValueError, TypeError) as error:
+        raise UserError(f"{run / 'compare.json'} is damaged ({error}): delete it, and compare again") from error
 
 
 def _show_one(findings: Findings, id: str, json: bool) -> None:

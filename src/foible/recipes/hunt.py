@@ -203,13 +203,7 @@ def open_hunter(
             shape=shape_of(data),
             trust=trust and where.get("trust", False),
         )
-    for name, known in settings["networks"].items():
-        if basket.fingerprints.get(name) != known:
-            raise UserError(
-                f"network {name!r} is not the one that the run {str(path)!r} was made with: its weights differ"
-            )
-        if basket.preprocess[name] != Preprocess.from_json(settings["preprocess"][name]):
-            raise UserError(f"network {name!r} is preprocessed otherwise than when the run {str(path)!r} was made")
+    check_networks(path, settings, basket)
     none = torch.empty(0, dtype=torch.int64)
     basket = basket.only(list(settings["networks"]))
     return _Hunter(
@@ -219,6 +213,17 @@ def open_hunter(
         **make_parts(where),
         settings=settings,
     )
+
+
+def check_networks(path: str | Path, settings: dict[str, Any], basket: Basket) -> None:
+    """Refuse networks, or preprocessing, other than those that a run was made with."""
+    for name, known in settings["networks"].items():
+        if basket.fingerprints.get(name) != known:
+            raise UserError(
+                f"network {name!r} is not the one that the run {str(path)!r} was made with: its weights differ"
+            )
+        if basket.preprocess[name] != Preprocess.from_json(settings["preprocess"][name]):
+            raise UserError(f"network {name!r} is preprocessed otherwise than when the run {str(path)!r} was made")
 
 
 def shape_of(data: Dataset | Photographs) -> tuple[int, int, int] | None:

@@ -10,11 +10,16 @@ import torch
 from torch import Tensor
 
 from foible.basket import Basket
+from foible.data import read
+from foible.errors import UserError
 from foible.findings import OUTCOMES, Findings
 from foible.images import decode_png, encode_png, to_bytes, to_floats
+from foible.meeting import Meeting
 from foible.objectives import probabilities
+from foible.recipes.compare import open_comparison
 from foible.recipes.hunt import open_hunter
 from foible.recipes.rows import retrace
+from foible.runs import RunFolder
 from foible.runs.local import one_thread
 
 
@@ -65,6 +70,27 @@ def _difference(now: Tensor, stored: Tensor) -> float:
     return float((now - stored).abs().masked_fill(both, 0.0).nan_to_num(nan=torch.inf).max())
 
 
+def _compared_row(row: dict[str, Any], basket: Basket, meeting: Meeting) -> Replayed:
+    """A comparison's row has no path: its image is read from the data again, and judged again."""
+    seen = read(meeting.data, torch.tensor([row["origin_index"]]), [meeting.canvas])
+    if seen.problems:
+        raise UserError(f"the image of {row['id']!r} cannot be read any more: {seen.problems[0][1]}")
+    image, stored = seen.images[0][0], torch.tensor(row["after"])
+    with torch.no_grad(), one_thread():
+        logits = basket.judge(to_floats(image[None].to(basket.device)), row["networks"])
+    now = probabilities(logits)[:, 0].cpu()
+    same = bool((now.argmax(1) == stored.argmax(1)).all())
+    return Replayed(
+        id=row["id"],
+        image=image,
+        same_image=encode_png(image) == row["image"],
+        difference=_difference(now, stored),
+        stored=row["outcome"],
+        now=row["outcome"] if same else "not found",
+        probabilities=now,
+    )
+
+
 def replay(
     run: str | Path, ids: list[str] | None = None, *, basket: Basket | None = None, trust: bool = False
 ) -> list[Replayed]:
@@ -72,7 +98,10 @@ def replay(
 
     trust: run the Python files that the run names, where its space, objective or networks are a user's own.
     """
-    hunter = open_hunter(run, basket=basket, trust=trust)
     findings = Findings.open(run)
     rows = findings if ids is None else [findings.get(id) for id in ids]
+    if RunFolder(run).config["settings"].get("recipe") == "compare":
+        basket, meeting = open_comparison(run, basket=basket, trust=trust)
+        return [_compared_row(row, basket, meeting) for row in rows]
+    hunter = open_hunter(run, basket=basket, trust=trust)
     return [replay_row(row, hunter.space, hunter.objective, hunter.basket) for row in rows]
