@@ -58,6 +58,11 @@ class Clean:
         """What guessing the commonest class would score, or any class at random: the better of the two."""
         return max(float(self.truths.max()) / max(1, self.seen), 1 / len(self.classes))
 
+    @property
+    def clearly_above(self) -> float:
+        """From where on an accuracy is no longer near chance."""
+        return self.chance + 0.1 * (1 - self.chance)
+
     def rows(self) -> dict[str, dict[str, Any]]:
         """By network: right, n, share with its 95 % interval, chance, and whether it is near chance or, with less than
         half of the best one's right answers, far behind."""
@@ -65,7 +70,7 @@ class Clean:
         best = int(self.right.max())
         for name, right in zip(self.names, self.right.tolist(), strict=True):
             low, high = wilson(right, self.seen)
-            near = self.seen >= 10 and low <= self.chance + 0.1 * (1 - self.chance)
+            near = self.seen >= 10 and low <= self.clearly_above
             rows[name] = {
                 "right": right, "n": self.seen, "share": right / max(1, self.seen), "low": low, "high": high,
                 "chance": self.chance, "near_chance": near, "far_behind": self.seen >= 10 and 2 * right < best,
@@ -119,14 +124,14 @@ def hints(basket: Basket, clean: Clean, images: Tensor, labels: Tensor) -> dict[
     for name, row in clean.rows().items():
         if not (row["near_chance"] or row["far_behind"]):
             continue
-        if clean.reordered(name) > row["share"] + 0.3:
+        if clean.reordered(name) > max(row["share"] + 0.3, clean.clearly_above):
             found[name] = (
                 f" With its classes in another order it would score {100 * clean.reordered(name):.0f} %: give its own "
                 "list with classes=FILE."
             )
             continue
         best, option = max(_tried(basket, name, images, labels))
-        if best > row["share"] + 0.2:
+        if best > row["share"] + 0.2 and wilson(round(best * len(labels)), len(labels))[0] > clean.clearly_above:
             found[name] = f" With {option} it gets {100 * best:.0f} % of {len(labels)} images right: was it trained so?"
     return found
 
