@@ -1,6 +1,6 @@
 """Photographs into batches, and into judged batches, against plain Pillow and the forward passes alone.
 
-    python -m benchmarks.reading --json FILE [--images 4000] [--judged 200] [--only reading,judging,memory]
+    python -m benchmarks.reading --json FILE [--images 4000] [--judged 320] [--only reading,judging,memory]
 
 The photographs are the 80 of FOIBLE_DATA/photos, repeated. Where the same cores decode and judge, they do one after the
 other, so judging cannot reach 0.9 of the slower where the quicker takes more than a tenth of the time: a network much
@@ -178,7 +178,7 @@ def memory(files: Sequence[Path], count: int, size: int, scratch: Path) -> Row:
 def main() -> None:
     parser = arguments(__doc__ or "")
     parser.add_argument("--images", type=int, default=4000)
-    parser.add_argument("--judged", type=int, default=200)
+    parser.add_argument("--judged", type=int, default=320)
     parser.add_argument("--size", type=int, default=224)
     parser.add_argument("--network", default="resnet:20")
     parser.add_argument("--repeats", type=int, default=3)
