@@ -11,6 +11,8 @@ from pathlib import Path
 
 import torch
 
+from foible.memory import keep
+
 
 @dataclass(frozen=True)
 class Row:
@@ -43,6 +45,7 @@ def machine() -> dict[str, str | int]:
 
 
 def arguments(description: str) -> argparse.ArgumentParser:
+    keep()  # as the program itself does; for both sides of every ratio
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--json", type=Path, help="write the rows here too")
     return parser

@@ -19,6 +19,7 @@ from typer.main import get_command
 
 from foible.cli import compare, data, doctor, gate, hunt, look, train
 from foible.errors import FoibleError, Interrupted
+from foible.memory import keep
 
 ABOUT = """Find the weak parts of image classifiers: inputs that a network should get right and does not.
 
@@ -170,4 +171,5 @@ def run(args: Sequence[str] | None = None) -> int:
 
 def main() -> None:
     """The `foible` program."""
+    keep()
     sys.exit(run())

@@ -23,6 +23,7 @@ import pyarrow as pa
 import torch
 
 from foible.errors import FoibleError, Interrupted, UserError
+from foible.memory import keep
 from foible.runs.folder import RunFolder
 
 Tick = Callable[[int], None]
@@ -116,6 +117,7 @@ def _worker(prepare: Callable[[Path], Work], path: Path, tasks: Any, news: Any) 
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides
     threading.Thread(target=_die_with_parent, daemon=True).start()
     torch.set_num_threads(1)
+    keep()
     folder = RunFolder(path)
     try:
         work = prepare(path)
