@@ -81,13 +81,13 @@ class Basket:
             raise UserError("a basket needs at least one network")
         self.device = pick_device(device)
         self.shape = shape
-        # (height, width) that a network was trained on, where its preprocessing does not say it
-        self._shapes: dict[str, tuple[int, int]] = {}
         self.source: list[str] | None = None  # the specs that open this basket again, where there are any
         self._preprocess = {
             name: _as_preprocess(preprocess[name] if isinstance(preprocess, Mapping) else preprocess, name)
             for name in networks
         }
+        # The same, with the size of what a network was trained on where that is known from elsewhere.
+        self._hows = dict(self._preprocess)
         own = classes if isinstance(classes, Mapping) else dict.fromkeys(networks, classes)
         self.lists = {name: tuple(own[name]) for name in networks}
         self.classes, columns, self.notes = shared_classes(self.lists)
@@ -140,7 +140,7 @@ class Basket:
         basket.source = listed
         for entry in entries:  # a network whose file says what it was trained on sees images of that size
             if entry.preprocess.size is None and entry.shape:
-                basket._shapes[entry.name] = entry.shape[1:]
+                basket._hows[entry.name] = dataclasses.replace(entry.preprocess, size=entry.shape[1:])
         return basket
 
     def only(self, names: Sequence[str]) -> Basket:
@@ -155,11 +155,7 @@ class Basket:
     @property
     def views(self) -> dict[str, View | None]:
         """How a photograph becomes each network's pixels; None where a network takes images as they come."""
-        found = {name: self._preprocess[name].view for name in self.names}
-        return {
-            name: View(self._shapes[name]) if view is None and name in self._shapes else view
-            for name, view in found.items()
-        }
+        return {name: self._hows[name].view for name in self.names}
 
     @property
     def canvas(self) -> View | None:
@@ -206,7 +202,7 @@ class Basket:
         images = padded(images)
         with torch.autocast(self.device.type, torch.bfloat16) if precision == "bf16" else nullcontext():
             for name in chosen:
-                how = self._how(name)
+                how = self._hows[name]
                 if how not in seen:
                     seen[how] = how(images)
                 answers.append(self._answer(name, seen[how]))
@@ -218,17 +214,12 @@ class Basket:
         seen: dict[tuple[int, Preprocess], Tensor] = {}
         answers = []
         for name, view in images.items():
-            how = self._how(name)
+            how = self._hows[name]
             key = id(view), how
             if key not in seen:
                 seen[key] = how(padded(to_floats(view.to(self.device, non_blocking=True))))
             answers.append(self._answer(name, seen[key])[: len(view)])
         return torch.stack(answers).float()
-
-    def _how(self, name: str) -> Preprocess:
-        """The network's preprocessing, with the size of what it was trained on where that is known."""
-        how = self._preprocess[name]
-        return dataclasses.replace(how, size=self._shapes[name]) if name in self._shapes else how
 
     def _answer(self, name: str, prepared: Tensor) -> Tensor:
         """Logits of the basket's classes from images that are preprocessed already."""
