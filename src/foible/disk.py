@@ -30,6 +30,15 @@ def write_atomically(file: Path, data: bytes) -> None:
         ) from error
 
 
+def write_with_folder(file: Path, data: bytes) -> None:
+    """The same, making the file's folder where it is missing."""
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"cannot make the folder {str(file.parent)!r}: {error.strerror or error}") from error
+    write_atomically(file, data)
+
+
 def _free(folder: Path) -> str:
     try:
         return f"{shutil.disk_usage(folder).free // 2**20} MiB free there"

@@ -109,6 +109,7 @@ def gate(
 
       foible gate --hunt --network old=v2 --network new=v3 --network A=a --network B=b --data folder:photos
     """
+    from foible.disk import write_with_folder
     from foible.errors import UserError
     from foible.recipes import verdicts
 
@@ -135,9 +136,9 @@ def gate(
             device=device, trust=trust, quiet=json,
         )  # fmt: skip
     if junit is not None:
-        verdicts.write_text(junit, verdicts.junit(gated, strict=strict))
+        write_with_folder(junit, verdicts.junit(gated, strict=strict))
     if markdown is not None:
-        verdicts.write_text(markdown, verdicts.markdown(gated, strict=strict).encode())
+        write_with_folder(markdown, verdicts.markdown(gated, strict=strict).encode())
     if json:
         print(json_module.dumps(gated.to_json()))
     else:

@@ -17,7 +17,7 @@ from foible.images import encode_pngs, to_floats
 from foible.judging import own_views, plain
 from foible.meeting import Meeting
 from foible.objectives import probabilities
-from foible.recipes.rows import _lists, _nested, _offsets, versions
+from foible.recipes.rows import as_lists, as_nested, as_offsets, versions
 
 
 @dataclass(frozen=True)
@@ -113,14 +113,14 @@ def finding_rows(basket: Basket, meeting: Meeting, rule: Rule, rows: Flagged, ke
         "truth": _known(rows.labels),
         "consensus": _known(consensus),
         "said": _known(answer),
-        "before": _nested(before_p),
-        "after": _nested(after_p),
+        "before": as_nested(before_p),
+        "after": as_nested(after_p),
         "moves": [0] * count,
         "candidates": [1] * count,
         "forwards": [len(names)] * count,
         "backwards": [0] * count,
         "path": [[]] * count,
-        "trace": pa.ListArray.from_arrays(_offsets((right >= 0).long()), _lists(trace[right >= 0])),
+        "trace": pa.ListArray.from_arrays(as_offsets((right >= 0).long()), as_lists(trace[right >= 0])),
         "point": [[]] * count,
         "change": [[]] * count,
         "film": [None] * count,

@@ -17,6 +17,7 @@ from torch import Tensor
 from foible.basket import Basket
 from foible.clean import answers
 from foible.data import Dataset, Photographs, open_data
+from foible.disk import write_with_folder
 from foible.errors import UserError
 from foible.findings import read_shard, shard_files
 from foible.judging import judged
@@ -33,7 +34,6 @@ from foible.recipes.checks import (
     measure_classes,
 )
 from foible.recipes.hunt import hunt, shape_of
-from foible.recipes.verdicts import write_text
 
 WANTED = "--network old=SPEC --network new=SPEC and at least one peer, --network PEER=SPEC"
 HUNTED, BEFORE = "trials that found a mistake", "before any move"
@@ -96,7 +96,9 @@ def gate_hunt(
     checks = [check, *checks]
     notes += [*networks.notes, *meeting.notes]
     gated = Gated("hunt", decide(checks), "old", tuple(checks), tuple(notes), tuple(lost[:MOST_IDS]))
-    write_text(Path(out) / "gate.json", (json.dumps(gated.to_json(), indent=1, ensure_ascii=False) + "\n").encode())
+    write_with_folder(
+        Path(out) / "gate.json", (json.dumps(gated.to_json(), indent=1, ensure_ascii=False) + "\n").encode()
+    )
     return gated
 
 

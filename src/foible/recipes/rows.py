@@ -132,8 +132,8 @@ def make_rows(
         if peers
         else [None] * count,
         "said": [None if value < 0 else value for value in said],
-        "before": _nested(before),
-        "after": _nested(after),
+        "before": as_nested(before),
+        "after": as_nested(after),
         "moves": moves.numpy(),
         "candidates": found.candidates.numpy(),
         "forwards": found.forwards.numpy(),
@@ -163,25 +163,27 @@ def _judged_again(objective: Objective, claimed: Tensor, after: Tensor, aims: Te
     return torch.where(after.isfinite().all(2).all(0).cpu(), outcome, INVALID)
 
 
-def _offsets(lengths: Tensor) -> pa.Array:
+def as_offsets(lengths: Tensor) -> pa.Array:
     return pa.array(torch.cat([lengths.new_zeros(1), lengths.cumsum(0)]).to(torch.int32).numpy())
 
 
-def _lists(values: Tensor) -> pa.Array:
+def as_lists(values: Tensor) -> pa.Array:
     """(n, k) as n lists of k floats."""
     lengths = torch.full((len(values),), values.shape[1])
-    return pa.ListArray.from_arrays(_offsets(lengths), pa.array(values.float().flatten().numpy()))
+    return pa.ListArray.from_arrays(as_offsets(lengths), pa.array(values.float().flatten().numpy()))
 
 
-def _nested(values: Tensor) -> pa.Array:
+def as_nested(values: Tensor) -> pa.Array:
     """(n, networks, classes) as lists of lists."""
-    return pa.ListArray.from_arrays(_offsets(torch.full((len(values),), values.shape[1])), _lists(values.flatten(0, 1)))
+    return pa.ListArray.from_arrays(
+        as_offsets(torch.full((len(values),), values.shape[1])), as_lists(values.flatten(0, 1))
+    )
 
 
 def _path(accepted: Accepted, moves: Tensor) -> pa.Array:
     steps = pa.array(accepted.step.to(torch.int32).numpy())
     return pa.ListArray.from_arrays(
-        _offsets(moves), pa.StructArray.from_arrays([steps, _lists(accepted.draws)], ["step", "draws"])
+        as_offsets(moves), pa.StructArray.from_arrays([steps, as_lists(accepted.draws)], ["step", "draws"])
     )
 
 
@@ -189,7 +191,7 @@ def _trace(start: Tensor, accepted: Accepted, moves: Tensor) -> pa.Array:
     """The start (n, networks) before the accepted moves of each row."""
     rows = torch.cat([torch.arange(len(start)), accepted.row])
     order = rows.argsort(stable=True)  # each start stands before its moves, which are in order already
-    return pa.ListArray.from_arrays(_offsets(moves + 1), _lists(torch.cat([start, accepted.trace])[order]))
+    return pa.ListArray.from_arrays(as_offsets(moves + 1), as_lists(torch.cat([start, accepted.trace])[order]))
 
 
 def _described(space: Any, points: Any, count: int) -> pa.Array | list[Any]:
@@ -199,7 +201,7 @@ def _described(space: Any, points: Any, count: int) -> pa.Array | list[Any]:
         return [[] for _ in range(count)]
     parts = describe(points)
     values = torch.stack([part[:count].float() for part in parts.values()], 1).cpu()
-    offsets = _offsets(torch.full((count,), len(parts)))
+    offsets = as_offsets(torch.full((count,), len(parts)))
     return pa.MapArray.from_arrays(offsets, pa.array(list(parts) * count), pa.array(values.flatten().numpy()))
 
 
@@ -207,4 +209,4 @@ def _flat(points: Any, count: int) -> pa.Array | list[Any]:
     fields = [field for name, field in zip(points._fields, points, strict=True) if name != "image"]
     if not fields:
         return [[] for _ in range(count)]
-    return _lists(torch.cat([field.float().reshape(len(field), -1) for field in fields], 1)[:count].cpu())
+    return as_lists(torch.cat([field.float().reshape(len(field), -1) for field in fields], 1)[:count].cpu())

@@ -6,12 +6,9 @@ Names of classes, tags and networks are data: neither file lets them become mark
 from __future__ import annotations
 
 import re
-from pathlib import Path
 from xml.etree import ElementTree as xml
 
 from foible.data.dataset import shown
-from foible.disk import write_atomically
-from foible.errors import UserError
 from foible.recipes.checks import Check, Gated
 
 SIGNS = {"pass": "✅", "fail": "❌", "inconclusive": "⚠️"}
@@ -110,12 +107,3 @@ def _table(checks: list[Check]) -> list[str]:
         interval = f"{check.low:+.1f} to {check.high:+.1f}"
         lines.append(f"| {sign} | {kind}{quoted(check.name)} | {counts} | {interval} | {limit} |")
     return lines
-
-
-def write_text(file: Path, data: bytes) -> None:
-    """Write one of these files, making its folder where it is missing."""
-    try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UserError(f"cannot make the folder {str(file.parent)!r}: {error.strerror or error}") from error
-    write_atomically(file, data)

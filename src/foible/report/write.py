@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from foible.disk import write_atomically
+from foible.disk import write_with_folder
 from foible.errors import UserError
 from foible.findings import Findings
 from foible.report import compare, hunt
@@ -35,7 +35,7 @@ def write_report(
         page = compare.render(source, title=title, gallery=gallery)
     else:
         page = hunt.render(source, title=title, gallery=gallery, sessions=sessions)
-    _write(target, page.encode("utf-8", "replace"))  # a name may hold half a surrogate pair
+    write_with_folder(target, page.encode("utf-8", "replace"))  # a name may hold half a surrogate pair
     return target
 
 
@@ -47,11 +47,3 @@ def _target(run: str | Path | Findings, out: str | Path | None) -> Path:
             "these findings are in memory: say where the report goes, write_report(findings, 'report.html')"
         )
     return Path(run) / "report.html" if Path(run).is_dir() else Path(run).with_suffix(".html")
-
-
-def _write(target: Path, data: bytes) -> None:
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UserError(f"cannot make the folder {str(target.parent)!r}: {error.strerror or error}") from error
-    write_atomically(target, data)
