@@ -72,5 +72,6 @@ def test_what_is_said(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_answers_that_are_no_numbers() -> None:
-    logits = torch.tensor([[[0.0, 1.0], [torch.nan, 1.0], [torch.inf, torch.inf], [-torch.inf, 0.0]]])
-    assert answers(logits).tolist() == [[1, -1, -1, 1]]
+    inf = torch.inf
+    logits = torch.tensor([[[0.0, 1.0], [torch.nan, 1.0], [inf, inf], [-inf, -inf], [0.0, inf], [-inf, 0.0]]])
+    assert answers(logits).tolist() == [[1, -1, -1, -1, -1, 1]]

@@ -205,7 +205,7 @@ class Basket:
                 how = self._hows[name]
                 if how not in seen:
                     seen[how] = how(images)
-                answers.append(self._answer(name, seen[how]))
+                answers.append(self.answer(name, seen[how]))
         return torch.stack(answers)[:, :rows].float()
 
     def judge_views(self, images: Mapping[str, Tensor]) -> Tensor:
@@ -218,10 +218,10 @@ class Basket:
             key = id(view), how
             if key not in seen:
                 seen[key] = how(padded(to_floats(view.to(self.device, non_blocking=True))))
-            answers.append(self._answer(name, seen[key])[: len(view)])
+            answers.append(self.answer(name, seen[key])[: len(view)])
         return torch.stack(answers).float()
 
-    def _answer(self, name: str, prepared: Tensor) -> Tensor:
+    def answer(self, name: str, prepared: Tensor) -> Tensor:
         """Logits of the basket's classes from images that are preprocessed already."""
         logits, rows, known = self._networks[name](prepared), len(prepared), len(self.lists[name])
         if isinstance(logits, Tensor) and logits.shape == (rows, known):

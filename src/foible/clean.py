@@ -88,8 +88,8 @@ class Clean:
 
 def answers(logits: Tensor) -> Tensor:
     """(networks, n) classes said; -1 where an answer is not a number."""
-    said = logits.argmax(2)
-    return torch.where(logits.isnan().any(2) | logits.isinf().all(2), -1, said)
+    broken = logits.isnan().any(2) | logits.isposinf().any(2) | logits.isinf().all(2)
+    return torch.where(broken, -1, logits.argmax(2))
 
 
 def tell(clean: Clean, notes: Iterable[str] = (), hints: dict[str, str] | None = None) -> None:
@@ -139,9 +139,9 @@ def hints(basket: Basket, clean: Clean, images: Tensor, labels: Tensor) -> dict[
 def _tried(basket: Basket, name: str, images: Tensor, labels: Tensor) -> Iterable[tuple[float, str]]:
     """(accuracy, option) for the usual other ways to scale pixels, applied on top of plain [0, 1]."""
     floats = padded(to_floats(images.to(basket.device)))
-    size = basket.preprocess[name].size
-    if size is not None:
-        floats = torch.nn.functional.interpolate(floats, size, mode="bilinear", antialias=True)
+    view = basket.views[name]
+    if view is not None:
+        floats = torch.nn.functional.interpolate(floats, view.size, mode="bilinear", antialias=True)
     channels = floats.shape[1]
     ways = {"scale=255": floats * 255, "preprocess=inside": floats, "mean=0.5 and std=0.5": floats * 2 - 1}
     if channels == 3:
@@ -149,7 +149,7 @@ def _tried(basket: Basket, name: str, images: Tensor, labels: Tensor) -> Iterabl
         ways["mean and std of ImageNet"] = (floats - mean) / std
     for option, prepared in ways.items():
         try:
-            said = answers(basket._answer(name, prepared)[None, : len(labels)]).cpu()[0]
+            said = answers(basket.answer(name, prepared)[None, : len(labels)]).cpu()[0]
         except Exception:  # a network that cannot take them has no such mistake
             continue
         yield float(np.mean((said == labels).numpy())), option

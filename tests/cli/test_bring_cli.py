@@ -177,3 +177,17 @@ def test_peers_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
     code, _, said = _run(capsys, *task.hunt("--suspect", "A", "--peers", "C", *quick, "--out", str(tmp_path / "run")))
     assert code == 0, said
     assert Findings.open(tmp_path / "run").column("networks") == [["A", "C"]] * 8
+
+
+def test_a_comparison_on_a_canvas_of_its_own_replays(
+    home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(home)
+    networks = ("--network", "old=basket/mlp-20", "--network", "new=basket/mlp-30")
+    run = tmp_path / "run"
+    assert _run(capsys, "compare", *networks, "--data", "digits", "--canvas", "32", "--out", run)[0] == 0
+    found = Findings.open(run)
+    assert {tuple(image.shape) for image in found.images()} == {(1, 32, 32)}
+    code, out, said = _run(capsys, "replay", run, "--json")
+    assert code == 0, said
+    assert json.loads(out)["replayed"] == len(found) > 0

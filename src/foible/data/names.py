@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from typing import overload
 
@@ -17,8 +18,8 @@ CHUNK = 8192
 class Lazy(Sequence[str]):
     """Text made when it is asked for. A slice is a list."""
 
-    def text(self, place: int) -> str:
-        raise NotImplementedError
+    @abstractmethod
+    def text(self, place: int) -> str: ...
 
     @overload
     def __getitem__(self, place: int) -> str: ...

@@ -145,7 +145,7 @@ def compare(
     settings = {
         "recipe": "compare", "data": data_set.name, "data_sha256": meeting.data.sha256, "split": data_set.split,
         "names": list(basket.names), "old": old, "new": new, "labelled": labelled,
-        "canvas": None if meeting.canvas is None else meeting.canvas.to_json(),
+        "canvas": None if meeting.canvas is None else meeting.canvas.to_json(), "canvas_given": config.canvas,
         "networks": dict(basket.fingerprints),
         "lists": {name: settings_hash({"classes": basket.lists[name]}) for name in basket.names},
         "preprocess": {name: how.to_json() for name, how in basket.preprocess.items()},
@@ -260,9 +260,5 @@ def open_comparison(run: str | Path, *, basket: Basket | None = None, trust: boo
             trust=trust and where["trust"],
         )  # fmt: skip
     check_networks(run, settings, basket)
-    canvas = settings["canvas"]
-    size = None if canvas is None else f"{canvas['size'][1]}x{canvas['size'][0]}"
-    meeting = meet(data, basket, labelled=settings["labelled"])
-    if meeting.canvas is not None and meeting.canvas.to_json() != canvas:
-        meeting = meet(data, basket, canvas=size, labelled=settings["labelled"])
+    meeting = meet(data, basket, canvas=settings["canvas_given"], labelled=settings["labelled"])
     return basket, meeting
