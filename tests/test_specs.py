@@ -11,7 +11,7 @@ from foible import specs
 from foible.errors import UserError
 from foible.objectives import OBJECTIVES, Dissent
 from foible.search import SEARCHES, hill_climb
-from foible.spaces import SPACES, Affine
+from foible.spaces import SPACES, Affine, Chain, Crop, Photometric
 
 
 @pytest.mark.parametrize(
@@ -64,3 +64,55 @@ def test_a_users_own_file(tmp_path: Path) -> None:
     file.write_text("1 / 0")
     with pytest.raises(UserError, match="ZeroDivisionError"):
         specs.resolve(f"{file}:Mine", SPACES, "space")
+
+
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [
+        ("affine", ["affine"]),
+        ("photometric?hue=0+crop+affine?degrees=10", ["photometric?hue=0", "crop", "affine?degrees=10"]),
+        ("affine?degrees=1e+1+crop", ["affine?degrees=1e+1", "crop"]),
+        ("affine+/c++/mine.py:Mine?x=1e+5+crop", ["affine", "/c++/mine.py:Mine?x=1e+5", "crop"]),
+        ("./my+spaces.py:Mine", ["./my+spaces.py:Mine"]),
+        (r"C:\a+b\mine.py:Mine+affine", [r"C:\a+b\mine.py:Mine", "affine"]),
+        ("affine+", ["affine", ""]),
+    ],
+)
+def test_chained(text: str, parts: list[str]) -> None:
+    assert specs.chained(text) == parts
+
+
+def test_a_chain_and_its_spec_are_one() -> None:
+    text = "photometric?hue=0.0+crop+affine?degrees=10.0"
+    chain = specs.resolve(text, SPACES, "space")
+    assert chain == Chain((Photometric(hue=0), Crop(), Affine(degrees=10)))
+    assert specs.spec_of(chain, SPACES) == text
+    assert specs.spec_of(Chain((Crop(), object.__new__(type("Mine", (Crop,), {})))), SPACES) is None
+
+
+def test_a_plus_in_an_option_is_a_plus() -> None:
+    assert specs.resolve("affine?pixels=1e+2", SPACES, "space") == Affine(pixels=100)
+    assert specs.parse("folder:x?root=a+b").options == {"root": "a+b"}
+
+
+def test_an_error_names_the_part_of_a_chain() -> None:
+    with pytest.raises(UserError, match=r"unknown space 'photometrc'; did you mean 'photometric'"):
+        specs.resolve("crop+photometrc+affine", SPACES, "space")
+    with pytest.raises(UserError, match=r"affine\?degree=5 has no option 'degree'"):
+        specs.resolve("crop+affine?degree=5", SPACES, "space")
+    with pytest.raises(UserError, match="empty part"):
+        specs.resolve("crop+", SPACES, "space")
+    with pytest.raises(UserError, match=r"unknown space '\+'"):
+        specs.resolve("+", SPACES, "space")
+    with pytest.raises(UserError, match=r"unknown objective 'dissent\+dissent'"):
+        specs.resolve("dissent+dissent", OBJECTIVES, "objective")
+
+
+def test_a_users_own_file_in_a_chain(tmp_path: Path) -> None:
+    file = tmp_path / "c++" / "mine.py"
+    file.parent.mkdir()
+    file.write_text("from foible.spaces import Crop\n\nclass Mine(Crop):\n    pass\n")
+    chain = specs.resolve(f"affine+{file}:Mine?percent=7", SPACES, "space")
+    assert chain.spaces[0] == Affine()
+    assert type(chain.spaces[1]).__name__ == "Mine"
+    assert chain.spaces[1].percent == 7

@@ -1,7 +1,8 @@
 """Short texts that name a thing and its options: `affine?degrees=5`, `folder:PATH?size=64`, `FILE.py:NAME`.
 
 One grammar for data sets, spaces, objectives, searches and networks: `NAME[:ARGUMENT][?key=value&key=value]`.
-A `FILE.py:NAME` spec runs the user's own file, and only because the user named it.
+A `FILE.py:NAME` spec runs the user's own file, and only because the user named it. Where a table has an entry "+",
+specs can be chained: `photometric?hue=0+crop+affine`; the entry makes one thing of all of them.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import difflib
 import hashlib
 import importlib.util
 import inspect
+import re
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from pathlib import Path
@@ -36,8 +38,8 @@ class Spec:
 def parse(text: str) -> Spec:
     """Take a spec apart. `C:\\data\\x.py:Name` and `folder:C:\\x` keep their drive letters."""
     head, _, tail = text.partition("?")
-    try:
-        options = dict(parse_qsl(tail, strict_parsing=True)) if tail else {}
+    try:  # a plus is a plus here (1e+5), not the blank that it stands for in a web form
+        options = dict(parse_qsl(tail.replace("+", "%2B"), strict_parsing=True)) if tail else {}
     except ValueError as error:
         raise UserError(f"cannot read the options of {text!r}: expected ?key=value&key=value") from error
     if ".py:" in head:
@@ -47,6 +49,24 @@ def parse(text: str) -> Spec:
     else:
         name, _, argument = head.partition(":")
     return Spec(name, argument, options)
+
+
+_PART = re.compile(r"(?:[A-Za-z_][\w-]*|.*\.py:\w+)(?:\?.*)?", re.DOTALL)  # a whole spec: a name, or a name in a file
+
+
+def chained(text: str) -> list[str]:
+    """The specs that a chain is made of: `a?x=1e+5+b` is `a?x=1e+5` and `b`.
+
+    A plus parts two specs where what stands before it is a whole spec and what follows is no number, so that the path
+    `/c++/mine.py:Mine` stays in one piece.
+    """
+    parts, begin = [], 0
+    for place, letter in enumerate(text):
+        ends = letter == "+" and not text[place + 1 : place + 2].isdigit()
+        if ends and _PART.fullmatch(text, begin, place):
+            parts.append(text[begin:place])
+            begin = place + 1
+    return [*parts, text[begin:]]
 
 
 def did_you_mean(given: str, known: Iterable[str]) -> str:
@@ -115,13 +135,19 @@ def resolve(text: str, table: Mapping[str, Any], kind: str) -> Any:
 
     A class is constructed with the options; a function is returned with the options bound.
     """
+    parts = chained(text) if "+" in table else [text]
+    if len(parts) > 1:
+        for part in parts:
+            if not part:
+                raise UserError(f"{text!r} has an empty part: write a {kind} on both sides of every '+'")
+        return table["+"](tuple(resolve(part, table, kind) for part in parts))
     spec = parse(text)
     if spec.is_file:
         found = from_file(spec.name, spec.argument)
-    elif spec.name in table and not spec.argument:
+    elif spec.name in table and spec.name != "+" and not spec.argument:
         found = table[spec.name]
     else:
-        known = ", ".join(table)
+        known = ", ".join(name for name in table if name != "+")
         raise UserError(
             f"unknown {kind} {text!r}{did_you_mean(spec.name, table)}; known: {known}, or FILE.py:NAME for your own"
         )
@@ -138,6 +164,9 @@ def spec_of(thing: Any, table: Mapping[str, Any]) -> str | None:
     """The spec that `resolve` would turn into `thing`, or None where no spec names it."""
     options: dict[str, Any] = {}
     maker = thing
+    if "+" in table and isinstance(thing, table["+"]):
+        parts = [spec_of(member, table) for member in thing.spaces]
+        return "+".join(part for part in parts if part) if all(parts) else None
     if isinstance(thing, partial):
         maker, options = thing.func, dict(thing.keywords)
     elif dataclasses.is_dataclass(thing) and not isinstance(thing, type):

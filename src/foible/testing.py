@@ -19,6 +19,7 @@ from foible.basket import Basket, Budget
 from foible.images import settle
 from foible.objectives import Dissent, Objective
 from foible.search.found import EXHAUSTED, FOUND, INVALID, Found, Trials
+from foible.spaces import at, is_box
 
 CLASSES = 3
 SHAPE = (1, 12, 12)
@@ -94,7 +95,8 @@ def _copy(points: Any) -> Any:
 
 
 def check_space(space: Any, images: Tensor | None = None) -> None:
-    """A space that can be walked: `draws`, `start`, `move`, `render`, and `describe` where it has one."""
+    """A space that can be walked: `draws`, `start`, `move`, `render`, `describe` where it has one, and where it is a
+    box what a box promises."""
     if images is None:
         images = settle(torch.rand(20, *SHAPE, generator=torch.Generator().manual_seed(0)))
     count = len(images)
@@ -139,6 +141,37 @@ def check_space(space: Any, images: Tensor | None = None) -> None:
         for name, values in space.describe(further).items():
             _require(values.shape == (count,), f"describe()[{name!r}] must be one number a lane")
             _require(bool(values.isfinite().all()), f"describe()[{name!r}] must be finite")
+    if is_box(space):
+        _check_box(space, images, further)
+
+
+def _check_box(space: Any, images: Tensor, walked: Any) -> None:
+    """One large move leads anywhere, says where it leads, and can be differentiated."""
+    count = len(images)
+    for name, kind in (("kinds", str), ("reaches", float)):
+        values = getattr(space, name)
+        fits = isinstance(values, tuple) and len(values) == space.draws and all(isinstance(v, kind) for v in values)
+        _require(fits, f"{name} must be a tuple of one {kind.__name__} a draw")
+    _require(all(reach >= 1 for reach in space.reaches), "a box must reach at least one largest move each way")
+    stay = space.draws_of(space.start(images))
+    _require(stay.shape == (count, space.draws), "draws_of must give one row of draws a lane")
+    _require(torch.allclose(stay, torch.full_like(stay, 0.5), atol=1e-4), "draws_of must call the start no move: 0.5")
+    generator = torch.Generator().manual_seed(3)
+    places = (2 * torch.rand(count, space.draws, generator=generator) - 1).requires_grad_()
+    far_off = at(space, places, images)
+    shown = space.render(far_off)
+    _require(bool(shown.isfinite().all()), "every place in the box must give finite pixels")
+    (slope,) = torch.autograd.grad(shown.square().sum(), places, allow_unused=True)
+    _require(slope is not None and bool(slope.isfinite().all()), "pixels must be differentiable by places in the box")
+    with torch.no_grad():
+        reached = [far_off] + ([walked] if getattr(space, "closed", True) else [])
+        for points in reached:
+            back = space.render(space.move(space.start(images), space.draws_of(points)))
+            _require(
+                torch.allclose(back, space.render(points), atol=1e-3),
+                "draws_of must give the one move from the start that leads to the same image "
+                "(say closed = False where several moves can do what no one move does)",
+            )
 
 
 def check_objective(objective: Objective) -> None:

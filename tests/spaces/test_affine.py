@@ -8,12 +8,13 @@ import numpy as np
 import pytest
 import torch
 from scipy import ndimage
+from slopes import check_slopes
 
 from foible.errors import UserError
 from foible.images import settle
-from foible.spaces import Affine
+from foible.spaces import Affine, is_box
 from foible.spaces.affine import compose, warp
-from foible.testing import check_space
+from foible.testing import blobs, check_space
 
 MIDDLE = torch.full((1, 6), 0.5)
 
@@ -129,3 +130,61 @@ def test_positive_rotation_is_clockwise_as_seen() -> None:
 def test_sizes_that_make_no_sense_are_refused(options: dict[str, float]) -> None:
     with pytest.raises(UserError, match=next(iter(options))):
         Affine(**options)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("border", "numpy_mode"), [("black", "constant"), ("edge", "edge"), ("reflect", "symmetric")])
+def test_borders_are_those_of_a_padded_image(border: str, numpy_mode: str) -> None:
+    image = torch.rand(1, 2, 6, 8)
+    space = Affine(pixels=2, border=border)
+    shifted = space.render(space.move(space.start(image), _uniforms(shift_x=1.0, shift_y=-1.0)))
+    padded = np.pad(image.numpy(), [(0, 0), (0, 0), (2, 2), (2, 2)], mode=numpy_mode)
+    assert np.allclose(shifted.numpy(), padded[:, :, 4:10, 0:8], atol=1e-5)
+
+
+@pytest.mark.parametrize("border", ["black", "edge", "reflect"])
+def test_every_border_conforms(border: str) -> None:
+    check_space(Affine(border=border))
+
+
+def test_a_large_move_is_taken_apart_into_its_draws() -> None:
+    space = Affine(degrees=10, percent=8, shear=6, pixels=3)
+    draws = 0.5 + 3 * (torch.rand(50, 6) - 0.5)  # three largest moves either way
+    points = space.move(space.start(torch.rand(50, 1, 9, 9)), draws)
+    assert torch.allclose(space.draws_of(points), draws, atol=1e-4)
+
+
+def test_many_small_moves_are_one_large_one() -> None:
+    images = torch.rand(30, 1, 28, 28)
+    space = Affine()
+    points = space.start(images)
+    for _ in range(12):
+        points = space.move(points, torch.rand(30, 6))
+    once = space.move(space.start(images), space.draws_of(points))
+    assert torch.allclose(once.matrix, points.matrix, atol=1e-5)
+
+
+def test_what_two_moves_do_and_no_one_move_does_is_said() -> None:
+    one, other = _uniforms(rotation=1.0), _uniforms(stretch_x=1.0, shear=1.0)
+    for space, closed in ((Affine(shear=0), False), (Affine(percent=0), False), (Affine(percent=0, shear=0), True)):
+        points = space.move(space.move(space.start(torch.rand(1, 1, 9, 9)), one), other)
+        once = space.move(space.start(points.image), space.draws_of(points))
+        assert space.closed == closed
+        assert torch.allclose(once.matrix, points.matrix, atol=1e-5) == closed
+        check_space(space)
+
+
+def test_the_box_ends_where_moves_stop_making_sense() -> None:
+    assert Affine().reaches == (6, 6, 6, 6, 6, 6)
+    assert Affine(degrees=60, percent=19, shear=200, reach=9).reaches == (3, 5, 5, 1, 9, 9)
+    assert Affine(resample="each").reaches == ()
+    assert is_box(Affine())
+    assert not is_box(Affine(resample="each"))
+    with pytest.raises(UserError, match=r"reach is 0\.5"):
+        Affine(reach=0.5)
+    with pytest.raises(UserError, match="border is 'white'"):
+        Affine(border="white")
+
+
+def test_pixels_have_the_slopes_that_finite_differences_say() -> None:
+    image = blobs(3).sum(0, keepdim=True).repeat(6, 1, 1, 1)
+    check_slopes(Affine(degrees=10, percent=8, shear=6, pixels=1), image)

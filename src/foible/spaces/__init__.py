@@ -8,9 +8,14 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
+import torch
 from torch import Tensor
 
 from foible.spaces.affine import Affine
+from foible.spaces.chain import Chain
+from foible.spaces.crop import Crop
+from foible.spaces.photometric import Photometric
+from foible.spaces.swaps import Swaps
 
 Points = Any  # a NamedTuple of tensors; each space has its own
 
@@ -30,6 +35,53 @@ class Moves(Space, Protocol):
     def move(self, points: Points, uniforms: Tensor) -> Points: ...
 
 
-SPACES = {"affine": Affine}
+class Box(Moves, Protocol):
+    """A space in which one large move leads anywhere: what gradients, ES and PBIL search.
 
-__all__ = ["SPACES", "Affine", "Moves", "Points", "Space"]
+    A uniform u stands for 2u − 1 largest moves. In a box, `move` takes uniforms beyond [0, 1) just as well, and all the
+    way from them to the rendered pixels can be differentiated.
+    """
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """A word for each draw: rotation, shift, brightness."""
+
+    @property
+    def reaches(self) -> tuple[float, ...]:
+        """For each draw, how many largest moves away from the start the box ends."""
+
+    def draws_of(self, points: Points) -> Tensor:
+        """(n, draws): the one move from the start that leads to these points."""
+
+
+def is_box(space: Any) -> bool:
+    return getattr(space, "draws_of", None) is not None and bool(getattr(space, "reaches", ()))
+
+
+def far(space: Any, places: Tensor) -> Tensor:
+    """The draws of the one move from the start to places (n, draws) in [-1, 1] of the box."""
+    return 0.5 + 0.5 * torch.tensor(space.reaches, device=places.device) * places
+
+
+def at(space: Any, places: Tensor, seeds: Tensor) -> Points:
+    """The points at places (n, draws) in [-1, 1] of the box around each seed image."""
+    return space.move(space.start(seeds), far(space, places))
+
+
+SPACES: dict[str, Any] = {"affine": Affine, "photometric": Photometric, "crop": Crop, "swaps": Swaps, "+": Chain}
+
+__all__ = [
+    "SPACES",
+    "Affine",
+    "Box",
+    "Chain",
+    "Crop",
+    "Moves",
+    "Photometric",
+    "Points",
+    "Space",
+    "Swaps",
+    "at",
+    "far",
+    "is_box",
+]

@@ -2,6 +2,9 @@
 
 A point is the seed image and one matrix. Moves are composed as matrices and the *original* image is resampled once,
 so that blur never accumulates. `resample="each"` is the paper's way: X ← X′, every accepted image resampled again.
+
+Any composed matrix can be taken apart as one large move, so this is a box (not with `resample="each"`, where the way
+leaves its marks on the image).
 """
 
 from __future__ import annotations
@@ -13,10 +16,12 @@ from typing import ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
-from torch.nn.functional import grid_sample
 
 from foible.errors import UserError
-from foible.images import LEAST_ROWS
+from foible.spaces.reach import check_reach, check_sizes, within
+from foible.spaces.warping import check_border
+from foible.spaces.warping import compose as compose
+from foible.spaces.warping import warp as warp
 
 
 class AffinePoints(NamedTuple):
@@ -24,38 +29,6 @@ class AffinePoints(NamedTuple):
 
     image: Tensor
     matrix: Tensor
-
-
-@lru_cache(maxsize=64)
-def _pixel_grid(height: int, width: int, device: torch.device) -> Tensor:
-    """(3, height * width): x, y and 1 of every pixel centre, in pixels from the middle of the image."""
-    y, x = torch.meshgrid(
-        torch.arange(height, device=device) - (height - 1) / 2,
-        torch.arange(width, device=device) - (width - 1) / 2,
-        indexing="ij",
-    )
-    return torch.stack([x.flatten(), y.flatten(), torch.ones(height * width, device=device)])
-
-
-def warp(images: Tensor, matrix: Tensor) -> Tensor:
-    """Resample images (n, c, h, w) bilinearly where matrix (n, 2, 3) says that each output pixel comes from.
-
-    Outside the image is black. The grid is one matrix product: twice as fast as `affine_grid` on a CPU.
-    """
-    n, _, height, width = images.shape
-    scale = matrix.new_tensor([2 / width, 2 / height])
-    theta = (matrix * scale[:, None]).reshape(2 * n, 3)
-    if n < LEAST_ROWS:
-        theta = torch.cat([theta, theta.new_zeros(2 * (LEAST_ROWS - n), 3)])
-    grid = (theta @ _pixel_grid(height, width, images.device))[: 2 * n].view(n, 2, height, width).permute(0, 2, 3, 1)
-    return grid_sample(images, grid, mode="bilinear", padding_mode="zeros", align_corners=False)
-
-
-def compose(first: Tensor, second: Tensor) -> Tensor:
-    """first ∘ second of (n, 2, 3) matrices, element by element: the same bits for every batch size."""
-    both = torch.addcmul(first[:, :, :1] * second[:, :1], first[:, :, 1:2], second[:, 1:])
-    both[:, :, 2] += first[:, :, 2]
-    return both
 
 
 @lru_cache(maxsize=64)
@@ -72,6 +45,12 @@ class Affine:
 
     degrees: rotation. percent: each stretch. shear: percent of the height. pixels: each shift.
     resample: "once" (the seed image, through the composed matrix) or "each" (as the paper did).
+    border: what lies outside the image: "black", "reflect" (mirrored) or "edge" (its outermost pixels).
+    reach: how many largest moves from the start the box ends, for searches that go there at once; at most half a turn,
+        95 percent of stretch and 100 percent of shear.
+
+    `degrees` beside `percent` or `shear` alone is special: rotating, stretching and rotating on shears a little, which
+    no one move of these sizes does. `draws_of` then leaves that little out (`closed` is false).
     """
 
     degrees: float = 5.0
@@ -79,15 +58,31 @@ class Affine:
     shear: float = 5.0
     pixels: float = 1.0
     resample: str = "once"
+    border: str = "black"
+    reach: float = 6.0
 
     draws: ClassVar[int] = 6
+    kinds: ClassVar[tuple[str, ...]] = ("rotation", "stretch", "stretch", "shear", "shift", "shift")
 
     def __post_init__(self) -> None:
         if self.resample not in ("once", "each"):
             raise UserError(f"resample is {self.resample!r}: expected 'once' or 'each'")
-        for name, top in (("degrees", 180), ("percent", 90), ("shear", 1000), ("pixels", 1e6)):
-            if not 0 <= getattr(self, name) <= top:
-                raise UserError(f"{name} is {getattr(self, name)}: expected 0 to {top:g}")
+        check_border(self.border)
+        check_reach(self.reach)
+        check_sizes(self, {"degrees": 180, "percent": 90, "shear": 1000, "pixels": 1e6})
+
+    @property
+    def reaches(self) -> tuple[float, ...]:
+        """Empty where this is no box."""
+        if self.resample == "each":
+            return ()
+        rotation, stretch = within(self.reach, self.degrees, 180), within(self.reach, self.percent, 95)
+        return rotation, stretch, stretch, within(self.reach, self.shear, 100), self.reach, self.reach
+
+    @property
+    def closed(self) -> bool:
+        """Whether any number of moves comes to what one (large) move could have done."""
+        return not self.degrees or bool(self.percent) == bool(self.shear)
 
     def start(self, seeds: Tensor) -> AffinePoints:
         stay = torch.eye(2, 3, device=seeds.device)[:, :, None].repeat(1, 1, len(seeds))
@@ -97,11 +92,15 @@ class Affine:
         step = self.matrix_of(uniforms)
         matrix = compose(points.matrix, step)
         if self.resample == "each":
-            return AffinePoints(warp(points.image, step), matrix)
+            return AffinePoints(warp(points.image, step, self.border), matrix)
         return AffinePoints(points.image, matrix)
 
     def render(self, points: AffinePoints) -> Tensor:
-        return points.image if self.resample == "each" else warp(points.image, points.matrix)
+        return points.image if self.resample == "each" else warp(points.image, points.matrix, self.border)
+
+    def matrix(self, points: AffinePoints) -> Tensor | None:
+        """(n, 2, 3): where each output pixel comes from; a chain composes it with its neighbours'."""
+        return None if self.resample == "each" else points.matrix
 
     def matrix_of(self, uniforms: Tensor) -> Tensor:
         """The (n, 2, 3) matrix, output to input, of the small affine that uniforms (n, 6) stand for.
@@ -118,21 +117,35 @@ class Affine:
         e, f = torch.addcmul(a * shift_x, b, shift_y), torch.addcmul(c * shift_x, d, shift_y)
         return torch.stack([a, b, -e, c, d, -f]).view(2, 3, -1).permute(2, 0, 1)
 
+    def draws_of(self, points: AffinePoints) -> Tensor:
+        """(n, 6): the one move from the start that leads to these points."""
+        parts = taken_apart(points.matrix)
+        most = _bounds(self, points.matrix.device)[1][:, 0].double() / 2
+        amounts = torch.where(most > 0, parts / most.clamp(min=1e-30), 0.0)
+        return (0.5 + 0.5 * amounts).to(points.matrix.dtype)
+
     def describe(self, points: AffinePoints) -> dict[str, Tensor]:
         """The whole way from the seed, (n,) each, in human units."""
-        a, b, e, c, d, f = points.matrix.double().flatten(1).unbind(1)
-        determinant = a * d - b * c
-        # Forward linear part [[d, -b], [-c, a]] / determinant, taken apart as rotate ∘ shear ∘ stretch.
-        xx, xy, yx, yy = d / determinant, -b / determinant, -c / determinant, a / determinant
-        angle, stretch_x = torch.atan2(yx, xx), torch.hypot(xx, yx)
-        cos, sin = angle.cos(), angle.sin()
-        stretch_y = cos * yy - sin * xy
-        shear = (cos * xy + sin * yy) / stretch_y
+        angle, stretch_x, stretch_y, shear, shift_x, shift_y = taken_apart(points.matrix).unbind(1)
         return {
             "rotation °": angle.rad2deg(),
-            "stretch x %": (stretch_x - 1) * 100,
-            "stretch y %": (stretch_y - 1) * 100,
+            "stretch x %": stretch_x * 100,
+            "stretch y %": stretch_y * 100,
             "shear %": shear * 100,
-            "shift x px": -(xx * e + xy * f),
-            "shift y px": -(yx * e + yy * f),
+            "shift x px": shift_x,
+            "shift y px": shift_y,
         }
+
+
+def taken_apart(matrix: Tensor) -> Tensor:
+    """matrix (n, 2, 3), output to input, as shift ∘ rotate ∘ shear ∘ stretch: (n, 6) in float64, as a move's draws are
+    ordered; radians, shares (0 is no change) and pixels."""
+    a, b, e, c, d, f = matrix.double().flatten(1).unbind(1)
+    determinant = a * d - b * c
+    xx, xy, yx, yy = d / determinant, -b / determinant, -c / determinant, a / determinant  # forward, the linear part
+    angle, stretch_x = torch.atan2(yx, xx), torch.hypot(xx, yx)
+    cos, sin = angle.cos(), angle.sin()
+    stretch_y = cos * yy - sin * xy
+    shear = (cos * xy + sin * yy) / stretch_y
+    shift_x, shift_y = -(xx * e + xy * f), -(yx * e + yy * f)
+    return torch.stack([angle, stretch_x - 1, stretch_y - 1, shear, shift_x, shift_y], 1)

@@ -1,0 +1,206 @@
+"""The smallest change that still holds: what a person needs to see the cause of a mistake.
+
+In a box a path of moves is one large move, so whole kinds of it are left out first (each kind alone, then all but one
+at a time), and what remains is made smaller by halving intervals: all of it together, then each draw. Elsewhere moves
+of the path are left out, halves first and single ones last. Smallest means that nothing tried along the way was
+smaller; there may be a smaller change in another direction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from foible.basket import Basket
+from foible.images import LEAST_ROWS, settle, to_floats
+from foible.objectives import Objective
+from foible.search.paths import fewest_moves, padded, walk
+from foible.spaces import is_box
+
+PASSES = 3  # over kinds, as long as one could be left out
+COARSE, FINE = 7, 4  # halvings of the size of the whole, and of one draw
+SEEN = 1e-3  # of a largest move: less is no part of a change
+PIXELS = 16_000_000  # in one batch, channels counted
+
+
+class Shrunk(NamedTuple):
+    """One row for each path that was given."""
+
+    paths: list[Tensor]  # (moves, draws) each
+    points: Any  # where they end
+    images: Tensor  # (n, channels, height, width), settled
+    forwards: Tensor  # (n,) inferences spent here, on the CPU
+    kinds: list[list[str]]  # what each change is made of
+
+
+@torch.no_grad()
+def shrink(
+    space: Any,
+    objective: Objective,
+    basket: Basket,
+    seeds: Tensor,
+    aims: Tensor,
+    paths: Sequence[Tensor],
+    *,
+    suspect: str,
+    width: int = 1000,
+) -> Shrunk:
+    """For each found row the smallest change that the whole basket, on settled images, still calls found.
+
+    seeds: (n, channels, height, width), uint8 or floats in [0, 1]. aims: (n,). paths: n of (moves, draws), what was
+    found, which is given back where nothing smaller holds. Rows never touch; at most `width` share a batch.
+    """
+    seeds, aims = to_floats(seeds.to(basket.device)), aims.to(basket.device)
+    width = max(LEAST_ROWS, min(width, PIXELS // max(1, seeds[:1].numel())))
+    parts = [
+        _shrink(space, _Judge(objective, basket, suspect, aims[part]), seeds[part], paths[part])
+        for part in (slice(begin, begin + width) for begin in range(0, max(1, len(paths)), width))
+    ]
+    points = type(parts[0].points)(
+        *(torch.cat(fields) for fields in zip(*(part.points for part in parts), strict=True))
+    )
+    return Shrunk(
+        [path for part in parts for path in part.paths],
+        points,
+        torch.cat([part.images for part in parts]),
+        torch.cat([part.forwards for part in parts]),
+        [kinds for part in parts for kinds in part.kinds],
+    )
+
+
+@dataclass
+class _Judge:
+    """Does it hold? The suspect is asked first, the peers only where it is still wrong."""
+
+    objective: Objective
+    basket: Basket
+    suspect: str
+    aims: Tensor
+
+    def __post_init__(self) -> None:
+        self.forwards = torch.zeros_like(self.aims)
+
+    def holds(self, images: Tensor, rows: Tensor) -> Tensor:
+        """(m,) bool of images (m, …), which belong to these rows (m,)."""
+        if not len(rows):
+            return rows.bool()
+        settled, aims, peers = settle(images), self.aims[rows], self.basket.peers(self.suspect)
+        said = self.basket.judge(settled, [self.suspect])
+        self.forwards[rows] += 1
+        left = self.objective.found(said, aims).nonzero()[:, 0]
+        holds = torch.zeros_like(rows, dtype=torch.bool)
+        if left.numel():
+            if peers:
+                heard = self.basket.judge(settled[left], peers)
+                self.forwards[rows[left]] += len(peers)
+                said = torch.cat([said[:, left], heard])
+            holds[left] = self.objective.found(said if peers else said[:, left], aims[left])
+        return holds
+
+
+def _shrink(space: Any, judge: _Judge, seeds: Tensor, given: Sequence[Tensor]) -> Shrunk:
+    """All rows of one batch."""
+    count = len(given)
+    draws, lengths = padded(given, space.draws, seeds.device)
+    paths, whole = list(given), torch.zeros(count, dtype=torch.bool, device=seeds.device)
+    if is_box(space) and count:
+        start = walk(space, seeds, draws, lengths)
+        amounts, whole = _OneMove(space, judge, seeds).smallest(2 * space.draws_of(start) - 1)
+        one = (0.5 + 0.5 * amounts).cpu()
+        for row in whole.nonzero()[:, 0].tolist():
+            paths[row] = one[row][None] if amounts[row].any() else one[:0]
+    rest = (~whole & (lengths > 1)).nonzero()[:, 0]
+    if rest.numel():
+        kept = fewest_moves(space, judge.holds, seeds, draws, lengths, rest)
+        for row in rest.tolist():
+            paths[row] = given[row][kept[row, : len(given[row])].cpu()]
+    points = walk(space, seeds, *padded(paths, space.draws, seeds.device))
+    rendered = space.render(points)
+    fails = ~judge.holds(rendered, torch.arange(count, device=seeds.device))
+    if fails.any():  # rounding in another batch, or a path that did not hold to begin with
+        for row in fails.nonzero()[:, 0].tolist():
+            paths[row] = given[row]
+        points = walk(space, seeds, *padded(paths, space.draws, seeds.device))
+        rendered = space.render(points)
+    return Shrunk(paths, points, settle(rendered), judge.forwards.cpu(), _kinds(space, points))
+
+
+def _kinds(space: Any, points: Any) -> list[list[str]]:
+    """The kinds that each row's change is made of, each once; in no box, all that a move has."""
+    kinds = getattr(space, "kinds", ())
+    if not is_box(space):
+        return [list(dict.fromkeys(kinds)) for _ in points.image]
+    present = ((2 * space.draws_of(points) - 1).abs() > SEEN).tolist()
+    return [list(dict.fromkeys(kind for kind, here in zip(kinds, row, strict=True) if here)) for row in present]
+
+
+class _OneMove:
+    """Rows as one large move each: amounts (n, draws), in largest moves."""
+
+    def __init__(self, space: Any, judge: _Judge, seeds: Tensor) -> None:
+        self.space, self.judge, self.seeds = space, judge, seeds
+        named = list(dict.fromkeys(space.kinds))
+        self.of_kind = torch.tensor([[kind == name for kind in space.kinds] for name in named], device=seeds.device)
+
+    def smallest(self, amounts: Tensor) -> tuple[Tensor, Tensor]:
+        """The smaller amounts, and for which rows (n,) one move does what the path did."""
+        amounts = torch.where(amounts.abs() > SEEN, amounts, 0.0)
+        whole = torch.zeros(len(amounts), dtype=torch.bool, device=amounts.device)
+        self._keep(amounts, amounts, torch.arange(len(amounts), device=amounts.device), whole)
+        self.rows = whole.nonzero()[:, 0]
+        self._fewest_kinds(amounts)
+        self._scale(amounts, torch.ones_like(amounts, dtype=torch.bool), COARSE)
+        order = amounts.abs().argsort(1)
+        for place in range(amounts.shape[1]):
+            drawn = torch.zeros_like(amounts, dtype=torch.bool).scatter(1, order[:, place : place + 1], True)
+            self._drop(amounts, drawn)
+            self._scale(amounts, drawn, FINE)
+        self._scale(amounts, torch.ones_like(amounts, dtype=torch.bool), COARSE)
+        return amounts, whole
+
+    def _keep(self, amounts: Tensor, tried: Tensor, rows: Tensor, kept: Tensor | None = None) -> Tensor:
+        """Try other amounts for these rows, and keep them where they hold: (rows,) which did."""
+        points = self.space.move(self.space.start(self.seeds[rows]), 0.5 + 0.5 * tried[rows])
+        holds = self.judge.holds(self.space.render(points), rows)
+        good = rows[holds]
+        amounts[good] = tried[good]
+        if kept is not None:
+            kept[good] = True
+        return holds
+
+    def _drop(self, amounts: Tensor, away: Tensor) -> Tensor:
+        """Leave draws (n, draws) out where something else remains: (n,) which rows did."""
+        tried = torch.where(away, 0.0, amounts)
+        dropped = torch.zeros(len(amounts), dtype=torch.bool, device=amounts.device)
+        worth = (tried != amounts).any(1) & tried.any(1)
+        self._keep(amounts, tried, self.rows[worth[self.rows]], dropped)
+        return dropped
+
+    def _fewest_kinds(self, amounts: Tensor) -> None:
+        sizes = (amounts[:, None] * self.of_kind).norm(dim=2)  # (n, kinds)
+        order = sizes.argsort(1)
+        alone = torch.zeros(len(amounts), dtype=torch.bool, device=amounts.device)
+        for place in reversed(range(len(self.of_kind))):  # each alone, the largest first
+            away = ~self.of_kind[order[:, place]] & ~alone[:, None]
+            alone |= self._drop(amounts, away)
+        changed = torch.ones_like(alone)
+        for _ in range(PASSES):
+            going, changed = changed, torch.zeros_like(alone)
+            for place in range(len(self.of_kind)):  # all but one, the smallest first
+                changed |= self._drop(amounts, self.of_kind[order[:, place]] & going[:, None])
+            if not changed.any():
+                break
+
+    def _scale(self, amounts: Tensor, which: Tensor, halvings: int) -> None:
+        """Make these draws (n, draws) of each row smaller by one factor, as far as it holds."""
+        rows = self.rows[(amounts * which).any(1)[self.rows]]
+        full, low, high = amounts.clone(), torch.zeros(len(amounts), 1), torch.ones(len(amounts), 1)
+        low, high = low.to(amounts), high.to(amounts)
+        for _ in range(halvings if rows.numel() else 0):
+            middle = (low + high) / 2
+            holds = self._keep(amounts, torch.where(which, full * middle, full), rows)
+            high[rows[holds]], low[rows[~holds]] = middle[rows[holds]], middle[rows[~holds]]
