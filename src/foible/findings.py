@@ -21,7 +21,7 @@ from torch import Tensor
 from foible.errors import UserError
 from foible.images import decode_png
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 OUTCOMES = (
     "found",  # a mistake, on the very pixels of `image`
     "exhausted",  # a trial that found none
@@ -30,7 +30,11 @@ OUTCOMES = (
     "unsettled",  # a mistake on the original file that the pixels of `image` do not show
     "doubtful",  # every network agrees against the label
 )
-ADDED = {"tags": 2, "origin_file": 2}  # columns by the schema version that brought them; null in older files
+ADDED = {  # columns by the schema version that brought them; null in older files
+    **dict.fromkeys(("tags", "origin_file"), 2),
+    **dict.fromkeys(("label_from", "score", "kinds", "size", "realism"), 3),
+    **dict.fromkeys(("least_path", "least_image", "least_change", "least_forwards"), 3),
+}
 
 _probabilities = pa.list_(pa.list_(pa.float32()))
 SCHEMA = pa.schema(
@@ -49,6 +53,7 @@ SCHEMA = pa.schema(
         pa.field("origin_index", pa.int64()),
         pa.field("origin_file", pa.string()),  # the file it was read from, as the data names it; null where none
         pa.field("truth", pa.int32()),  # class index; null where unlabelled
+        pa.field("label_from", pa.string()),  # where the class aimed at came from: "label" or "consensus"
         pa.field("consensus", pa.int32()),  # the peers' common class for the image; null where they differ
         pa.field("said", pa.int32()),  # the suspect's class for the image; null where it gave NaN
         pa.field("before", _probabilities),  # (networks, classes), of the origin
@@ -61,6 +66,14 @@ SCHEMA = pa.schema(
         pa.field("trace", _probabilities),  # (1 + moves, networks): probability of the aimed-at class on the way
         pa.field("point", pa.list_(pa.float32())),  # where the trial ended in its space, apart from the image
         pa.field("change", pa.map_(pa.string(), pa.float32())),  # the whole way in human units: {"rotation °": 7.1}
+        pa.field("score", pa.float32()),  # by how much the image is found, log-odds: the worst over the networks
+        pa.field("size", pa.float32()),  # of the whole way, in largest moves; null where the space is no box
+        pa.field("kinds", pa.list_(pa.string())),  # kinds of move that the least change is made of
+        pa.field("least_path", pa.list_(pa.list_(pa.float32()))),  # draws of the least change that still holds
+        pa.field("least_image", pa.binary()),  # PNG: the image it gives
+        pa.field("least_change", pa.map_(pa.string(), pa.float32())),  # in human units
+        pa.field("least_forwards", pa.int64()),  # inferences it took to find, besides `forwards`
+        pa.field("realism", pa.float32()),  # of the image: 0 as typical as clean ones, −5 unlike any
         pa.field("film", pa.binary()),  # PNG: origin and every accepted step side by side, small; found rows only
         pa.field("versions", pa.string()),  # JSON: foible, torch, python, device
     ]

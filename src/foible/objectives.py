@@ -9,8 +9,9 @@ An objective is asked in three places, with the class aimed at (`aim`) for every
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 import torch
 from torch import Tensor
@@ -32,6 +33,19 @@ def of_class(values: Tensor, aim: Tensor) -> Tensor:
 def probabilities(logits: Tensor) -> Tensor:
     """Softmax over the last axis, for the record: through float64, so that float32 bits do not hang on the batch."""
     return logits.double().softmax(-1).float()
+
+
+def _log_odds(probability: float) -> float:
+    return math.inf if probability >= 1 else math.log(probability / (1 - probability))
+
+
+def _at_least(others: Tensor, confidence: float) -> Tensor:
+    """What the class's logit must exceed, given the others' (…, classes): for preferring it, and for a probability."""
+    best = others.amax(-1)
+    if confidence <= 0:
+        return best
+    sure = others.logsumexp(-1) + _log_odds(confidence)
+    return sure if confidence > 0.5 else torch.maximum(best, sure)  # above a half the second implies the first
 
 
 @dataclass(frozen=True)
@@ -69,10 +83,51 @@ class Dissent:
             right &= by_class.softmax(0).gather(0, index)[0] >= self.peer_confidence
         return right.all(0)
 
+    def slack(self, logits: Tensor, aim: Tensor) -> Tensor:
+        """By how much each network's condition holds, in log-odds: logits (networks, n, classes), the suspect's first,
+        -> (networks, n). Found when all are above 0; differentiable, for searches that follow a slope."""
+        held = of_class(logits, aim)
+        others = logits.scatter(2, aim.expand(len(logits), -1)[..., None], -torch.inf)
+        for_class = held[1:] - _at_least(others[1:], self.peer_confidence)
+        against = others[:1].amax(2) - held[:1]
+        if self.suspect_confidence > 0:
+            said = logits[:1].scatter(2, others[:1].argmax(2, keepdim=True), -torch.inf)
+            sure = others[:1].amax(2) - said.logsumexp(2) - _log_odds(self.suspect_confidence)
+            against = torch.minimum(against, sure)
+        return torch.cat([against, for_class])
+
     def found(self, logits: Tensor, aim: Tensor) -> Tensor:
         top = logits[0].softmax(1).max(1)
         wrong = (top.indices != aim) & (top.values >= self.suspect_confidence)  # NaN is never >=
-        return wrong & self.allows(logits[1:], aim) if wrong.any() else wrong
+        if wrong.device.type == "cpu" and not wrong.any():  # a look that a GPU would have to be stopped for
+            return wrong
+        return wrong & self.allows(logits[1:], aim)
 
 
-OBJECTIVES = {"dissent": Dissent}
+@dataclass(frozen=True)
+class Distances(Dissent):
+    """Paper 1, Sec. 2, as first written: min DIST(pi(X′), pj(X′)) between peers and max DIST(A(X′), pk(X′)).
+
+    DIST is the Euclidean distance of two networks' probabilities; the score is the mean distance of the suspect A from
+    its peers less the mean distance between peers. It takes every network's answer to score a point, which is what
+    `whole` tells the search; when something is found is as in Dissent.
+    """
+
+    whole: ClassVar[bool] = True
+
+    def score(self, logits: Tensor, aim: Tensor) -> Tensor:
+        """logits (networks, n, classes), the suspect's first -> (n,)."""
+        said = logits.softmax(2)
+        if len(said) < 2:
+            return super().score(logits[0], aim)
+        apart: Tensor = (said[1:] - said[:1]).norm(dim=2).mean(0)
+        if len(said) < 3:
+            return apart
+        peers = len(said) - 1
+        between: Tensor = torch.cdist(said[1:].transpose(0, 1), said[1:].transpose(0, 1)).sum((1, 2)) / (
+            peers * (peers - 1)
+        )
+        return apart - between
+
+
+OBJECTIVES = {"dissent": Dissent, "distances": Distances}

@@ -12,12 +12,11 @@ from torch import Tensor
 
 from foible.basket import Basket
 from foible.clean import answers
-from foible.findings import SCHEMA
 from foible.images import encode_pngs, to_floats
 from foible.judging import own_views, plain
 from foible.meeting import Meeting
 from foible.objectives import probabilities
-from foible.recipes.rows import as_lists, as_nested, as_offsets, versions
+from foible.recipes.rows import as_lists, as_nested, as_offsets, as_table, versions
 
 
 @dataclass(frozen=True)
@@ -111,6 +110,7 @@ def finding_rows(basket: Basket, meeting: Meeting, rule: Rule, rows: Flagged, ke
         "origin_index": positions,
         "origin_file": [None if data.files is None else data.files[position] for position in positions],
         "truth": _known(rows.labels),
+        "label_from": ["label" if label >= 0 else "consensus" for label in rows.labels.tolist()],
         "consensus": _known(consensus),
         "said": _known(answer),
         "before": as_nested(before_p),
@@ -126,11 +126,7 @@ def finding_rows(basket: Basket, meeting: Meeting, rule: Rule, rows: Flagged, ke
         "film": [None] * count,
         "versions": [versions(basket.device)] * count,
     }
-    arrays = [
-        values.cast(kind) if isinstance(values, pa.Array) else pa.array(values, kind)
-        for values, kind in ((columns[field.name], field.type) for field in SCHEMA)
-    ]
-    return pa.table(arrays, schema=SCHEMA)
+    return as_table(columns, count)
 
 
 def _ordered(values: Tensor, order: Tensor) -> Tensor:

@@ -17,7 +17,7 @@ from foible.errors import UserError
 from foible.findings import SCHEMA, read_shard
 from foible.images import encode_pngs
 from foible.recipes.frozen import ANCHOR, HUNT, Candidate, Source, answer_files, order_of
-from foible.recipes.rows import versions
+from foible.recipes.rows import as_table, versions
 from foible.views import View
 
 
@@ -117,11 +117,12 @@ def _photographed(source: Source, members: Sequence[Candidate]) -> pa.Table:
         "image": pngs, "origin": pngs, "origin_data": [data.name] * count, "origin_split": [data.split] * count,
         "origin_index": index,
         "origin_file": [None if data.files is None else data.files[place] for place in index],
-        "truth": truth, "consensus": truth, "said": truth, "before": answers, "after": answers,
+        "truth": truth, "label_from": ["label"] * count, "consensus": truth, "said": truth, "before": answers,
+        "after": answers,
         "trace": [[sure[place]] for place in index], "versions": [versions(torch.device("cpu"))] * count,
         **_unsearched(count),
     }  # fmt: skip
-    return pa.table([pa.array(columns[field.name], field.type) for field in SCHEMA], schema=SCHEMA)
+    return as_table(columns, count)
 
 
 def _view(canvas: dict[str, Any] | None) -> View | None:

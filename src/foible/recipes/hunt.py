@@ -8,19 +8,17 @@ whichever network is the suspect, so that suspects compare pairwise.
 
 from __future__ import annotations
 
-import hashlib
 import math
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from foible import specs
 from foible.basket import Basket, Budget
 from foible.clean import Clean, answers, hints, tell, tell_unreadable
 from foible.data import Dataset, Photographs, open_data, read
@@ -32,7 +30,7 @@ from foible.networks.preprocess import Preprocess
 from foible.progress import progress
 from foible.randomness import integers
 from foible.recipes.config import HuntConfig
-from foible.recipes.parts import TABLES, absolute, make_parts, read_options, refuse_code
+from foible.recipes.parts import TABLES, absolute, absolute_chain, make_parts, read_options, refuse_code, with_files
 from foible.recipes.rows import make_rows
 from foible.runs import RunFolder, run_units, settings_hash
 from foible.runs.local import Tick, Work, cores, do_unit, one_thread
@@ -46,6 +44,7 @@ class _Hunter:
     basket: Basket
     meeting: Meeting
     eligible: Tensor  # (m,) positions of the seed images
+    aims: Tensor  # (m,) the class of each: its label, or without labels what every network says
     space: Any
     objective: Any
     search: Any
@@ -54,13 +53,13 @@ class _Hunter:
     def trials(self, lanes: Tensor) -> tuple[Trials, Tensor]:
         """The trials of these lanes, and where in the data their seed images stand."""
         drawn = integers(self.settings["seed"], lanes, stream="hunt.seeds", high=len(self.eligible), count=1)[:, 0]
-        index = self.eligible[drawn]
+        index, aims = self.eligible[drawn], self.aims[drawn]
         once, places = index.unique(return_inverse=True)
         seen = read(self.meeting.data, once, [self.meeting.canvas])
         if seen.problems:
             position, why = seen.problems[0]
             raise UserError(f"image {position} of {self.meeting.data.name!r} could be read and cannot now: {why}")
-        return Trials(lanes, seen.images[0][places], self.meeting.labels[index]), index
+        return Trials(lanes, seen.images[0][places], aims), index
 
     @property
     def units(self) -> list[tuple[str, int, int]]:
@@ -72,6 +71,19 @@ class _Hunter:
             for first in range(0, trials, size)
         ]
 
+    @cached_property
+    def realism(self) -> Any:
+        """What tells how typical an image looks: fitted to some of the seed images, the same ones in every process."""
+        if self.settings["realism"] == "none":
+            return None
+        pixels = self.meeting.size[0] * self.meeting.size[1]
+        most = max(64, min(2000, 40_000_000 // pixels))
+        some = self.eligible[torch.linspace(0, len(self.eligible) - 1, min(most, len(self.eligible))).long()]
+        seen = read(self.meeting.data, some, [self.meeting.canvas])
+        from foible.realism import fit as fit_realism
+
+        return fit_realism(self.settings["realism"], seen.images[0], basket=self.basket, seed=self.settings["seed"])
+
     def work(self, unit: int, tick: Tick) -> Any:
         """The rows of one unit: a pure function of the settings and the unit's number."""
         suspect, first, end = self.units[unit]
@@ -81,6 +93,8 @@ class _Hunter:
             self.space, self.objective, basket, trials, suspect=suspect, seed=self.settings["seed"],
             precision=self.settings["precision"], budget=Budget(forwards=self.settings["budget"]), tick=tick,
         )  # fmt: skip
+        if found.trial is not None:
+            trials, index = trials.rows(found.trial), index[found.trial]
         key = settings_hash(self.settings)
         data, files = self.meeting.data, self.meeting.data.files
         origin = {
@@ -91,7 +105,8 @@ class _Hunter:
         }
         table = make_rows(
             self.space, self.objective, basket, trials, found, suspect=suspect, origin=origin,
-            truth=trials.aims.tolist(), config=key,
+            labelled=not self.settings["unlabelled"], config=key, shrinks=self.settings["shrink"],
+            realism=self.realism,
         )  # fmt: skip
         return with_metadata(table, self.basket.classes, {key: self.settings})
 
@@ -119,20 +134,21 @@ def hunt(
     if workers is not None and workers < 1:
         raise UserError(f"workers is {workers}: expected at least 1")
     config, things = read_options(options)
-    data_set = open_data(data, config.split, quiet=quiet)
+    labelled = not config.unlabelled
+    data_set = open_data(data, config.split, labelled=labelled, quiet=quiet)
     if not isinstance(basket, Basket):
         basket = Basket.open(basket, device=device, classes=data_set.classes, shape=shape_of(data_set), trust=trust)
     basket = _chosen(basket, config)
-    meeting = meet(data_set, basket, canvas=config.canvas)
+    meeting = meet(data_set, basket, canvas=config.canvas, labelled=labelled)
     with one_thread():
         first = read(meeting.data, meeting.index[:16], [meeting.canvas])
         if len(first.index):
             basket.check(first.images[0])
-    eligible, clean, unreadable = _eligible(basket, meeting, quiet)
+    eligible, aims, clean, unreadable = _eligible(basket, meeting, labelled, quiet)
     if not quiet:
         _few_peers(basket, config)
     settings = _settings(config, basket, meeting)
-    hunter = _Hunter(basket, meeting, eligible, **things, settings=settings)
+    hunter = _Hunter(basket, meeting, eligible, aims, **things, settings=settings)
     total = settings["trials"] * len(settings["suspects"])
     if out is None:
         with progress("Hunting", total, quiet=quiet) as bar, one_thread():
@@ -146,9 +162,10 @@ def hunt(
             "data": absolute(data_set.name),
             "trust": trust,
             "device": basket.device.type,
-            **{name: absolute(getattr(config, name)) for name in TABLES},
+            **{name: absolute_chain(getattr(config, name)) for name in TABLES},
         }
-        folder.begin(settings, where, len(hunter.units), clean=clean.rows(), notes=[*basket.notes, *meeting.notes])
+        told = {"clean": clean.rows() if labelled else None, "notes": [*basket.notes, *meeting.notes]}
+        folder.begin(settings, where, len(hunter.units), **told)
         folder.list_unreadable([*data_set.problems, *unreadable])
         missing = folder.missing(len(hunter.units))
         done = total - sum(end - first for _, first, end in (hunter.units[u] for u in missing))
@@ -158,7 +175,7 @@ def hunt(
                 bar.advance(done, "already on disk")
             if apart and min(processes, len(missing)) > 1:
                 run_units(
-                    partial(_prepare, eligible=eligible.numpy()),
+                    partial(_prepare, eligible=eligible.numpy(), aims=aims.numpy()),
                     folder,
                     missing,
                     workers=processes,
@@ -171,15 +188,16 @@ def hunt(
     return Findings.open(folder.path)
 
 
-def _prepare(path: Path, eligible: Any) -> Work:
+def _prepare(path: Path, eligible: Any, aims: Any) -> Work:
     """A worker's hunter, from the run folder alone."""
-    return open_hunter(path, eligible=torch.from_numpy(eligible), trust=True).work  # the user named them just now
+    seeds = torch.from_numpy(eligible), torch.from_numpy(aims)
+    return open_hunter(path, seeds=seeds, trust=True).work  # the user named them just now
 
 
 def open_hunter(
     path: str | Path,
     *,
-    eligible: Tensor | None = None,
+    seeds: tuple[Tensor, Tensor] | None = None,
     basket: Basket | None = None,
     device: str | None = None,
     trust: bool = False,
@@ -192,7 +210,8 @@ def open_hunter(
     settings, where = config["settings"], config["where"]
     if not trust:
         refuse_code(path, [where[name] for name in TABLES] + ([] if basket else where["basket"]))
-    data = open_data(where["data"], settings["split"], quiet=True)
+    labelled = not settings.get("unlabelled", False)
+    data = open_data(where["data"], settings["split"], labelled=labelled, quiet=True)
     if basket is None:
         if not where["basket"]:
             raise UserError(f"the run {str(path)!r} was made with networks in memory: give them with --basket")
@@ -208,8 +227,8 @@ def open_hunter(
     basket = basket.only(list(settings["networks"]))
     return _Hunter(
         basket,
-        meet(data, basket, canvas=settings.get("canvas_given")),
-        none if eligible is None else eligible,
+        meet(data, basket, canvas=settings.get("canvas_given"), labelled=labelled),
+        *(seeds or (none, none)),
         **make_parts(where),
         settings=settings,
     )
@@ -262,35 +281,47 @@ def _few_peers(basket: Basket, config: HuntConfig) -> None:
         )
 
 
-def _eligible(basket: Basket, meeting: Meeting, quiet: bool) -> tuple[Tensor, Clean, list[str]]:
-    """Positions of the images that every network gets right, each network's accuracy, and what could not be read."""
+def _eligible(basket: Basket, meeting: Meeting, labelled: bool, quiet: bool) -> tuple[Tensor, Tensor, Clean, list[str]]:
+    """Positions of the images that every network gets right (or, without labels, that all call the same) and their
+    classes, each network's accuracy, and what could not be read."""
     data, clean = meeting.data, Clean(basket.names, basket.classes)
-    right = torch.zeros(len(data), dtype=torch.bool)
+    aims = torch.full((len(data),), -1)
     unreadable: list[str] = []
     few: list[tuple[Tensor, Tensor]] = []
+    seen = 0
     with progress("Judging seed images", len(meeting.index), quiet=quiet) as bar:
-        for part in judged(basket, data, index=meeting.index, canvas=meeting.canvas, native=False, keep=True):
-            labels = meeting.labels[part.index]
+        for part in judged(basket, data, index=meeting.index, canvas=meeting.canvas, native=False, keep=labelled):
             said = answers(part.logits)
-            clean.add(said, labels)
-            right[part.index] = (said == labels).all(0) & part.logits.isfinite().all(2).all(0)
+            labels = meeting.labels[part.index] if labelled else said[0]
+            right = (said == labels).all(0) & (labels >= 0) & part.logits.isfinite().all(2).all(0)
+            aims[part.index] = torch.where(right, labels, -1)
+            seen += len(part.index)
             unreadable += [f"{data.files[place] if data.files else place}: {why}" for place, why in part.problems]
-            if part.canvas is not None and sum(len(images) for images, _ in few) < 256:
-                few.append((part.canvas, labels))
+            if labelled:
+                clean.add(said, labels)
+                if part.canvas is not None and sum(len(images) for images, _ in few) < 256:
+                    few.append((part.canvas, labels))
             bar.advance(len(part.index) + len(part.problems))
-    if not clean.seen:
+    if not seen:
         raise UserError(f"none of the {len(meeting.index)} images of {data.name!r} could be read: {unreadable[0]}")
     if not quiet:
         tell_unreadable(unreadable)
-    advice = hints(basket, clean, *(torch.cat(parts) for parts in zip(*few, strict=True)))
+    advice = hints(basket, clean, *(torch.cat(parts) for parts in zip(*few, strict=True))) if labelled else {}
+    eligible = (aims >= 0).nonzero()[:, 0]
     if not quiet:
-        tell(clean, [*basket.notes, *meeting.notes, *_canvas_note(meeting)], advice)
-    if not right.any():
+        notes = [*basket.notes, *meeting.notes, *_canvas_note(meeting)]
+        if labelled:
+            tell(clean, notes, advice)
+        else:
+            agreed = f"{len(eligible)} of {seen} images are called the same by all {len(basket)} networks: the seeds"
+            print("\n  ".join(["Without labels:", *notes, agreed]), file=sys.stderr)
+    if not len(eligible):
+        how = "classified right" if labelled else "called the same"
         raise UserError(
-            f"none of the {clean.seen} images of {data.name!r} ({data.split}) is classified right by all of "
+            f"none of the {seen} images of {data.name!r} ({data.split}) is {how} by all of "
             f"{', '.join(basket.names)}: check the class order and the preprocessing.{''.join(advice.values())}"
         )
-    return right.nonzero()[:, 0], clean, unreadable
+    return eligible, aims[eligible], clean, unreadable
 
 
 def _canvas_note(meeting: Meeting) -> list[str]:
@@ -305,7 +336,8 @@ def _settings(config: HuntConfig, basket: Basket, meeting: Meeting) -> dict[str,
     data = meeting.data
     channels = data.channels if isinstance(data, Photographs) else data.images.shape[1]
     pixels = channels * meeting.size[0] * meeting.size[1]
-    unit = config.unit or max(16, min(20_000, 16_000_000 // pixels, math.ceil(config.trials / 2)))
+    share = config.trials if config.atlas else math.ceil(config.trials / 2)  # a unit of an atlas is a map of its own
+    unit = config.unit or max(16, min(20_000, 16_000_000 // pixels, share))
     settings = {
         "recipe": "hunt",
         "data": data.name,
@@ -322,14 +354,13 @@ def _settings(config: HuntConfig, basket: Basket, meeting: Meeting) -> dict[str,
         "seed": config.seed,
         "precision": config.precision,
         "budget": config.budget,
+        "unlabelled": config.unlabelled,
+        "atlas": config.atlas,
+        "shrink": config.shrink,
+        "realism": config.realism,
         "unit": unit,
         "device": basket.device.type,
     }
     for name in TABLES:
-        spec = getattr(config, name)
-        settings[name] = spec
-        if specs.parse(spec).is_file:  # its name and content; where it lies is not a setting
-            file = Path(specs.parse(spec).name)
-            settings[name] = spec.replace(specs.parse(spec).name, file.name, 1)
-            settings[f"{name}_sha256"] = hashlib.sha256(file.read_bytes()).hexdigest()
+        settings.update(with_files(name, getattr(config, name)))
     return settings

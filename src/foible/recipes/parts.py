@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, quote
@@ -17,12 +18,13 @@ from foible.spaces import SPACES
 
 TABLES: dict[str, dict[str, Any]] = {"space": SPACES, "objective": OBJECTIVES, "search": SEARCHES}
 
+ATLAS = "map-elites"
 FILE_OPTIONS = ("weights", "checkpoint", "classes", "root")  # of networks and data: these may name a file or folder
 
 
 def refuse_code(path: str | Path, named: list[str]) -> None:
     for spec in named:
-        if specs.parse(split_name(spec)[1]).is_file:
+        if any(specs.parse(part).is_file for part in specs.chained(split_name(spec)[1])):
             raise UserError(
                 f"the run {str(path)!r} names code, {spec!r}, which would be run: read that file, and if you trust it "
                 "add --trust"
@@ -38,6 +40,10 @@ def read_options(options: dict[str, Any]) -> tuple[HuntConfig, dict[str, Any]]:
             objects[name] = given
             options[name] = specs.spec_of(given, table) or f"object:{getattr(given, '__name__', type(given).__name__)}"
     config = HuntConfig(**options)
+    if config.atlas:
+        if not str(options.get("search", ATLAS)).startswith(ATLAS):
+            raise UserError(f"an atlas is drawn by the search {ATLAS!r}, not by {config.search!r}: leave one out")
+        config = dataclasses.replace(config, search=options.get("search", ATLAS))
     sugar: dict[str, dict[str, Any]] = {
         "objective": {
             "peer_confidence": config.peer_confidence,
@@ -69,12 +75,30 @@ def make_parts(named: dict[str, Any], objects: dict[str, Any] | None = None) -> 
     return made
 
 
+def absolute_chain(spec: str) -> str:
+    """The same, of each part of a chain."""
+    return "+".join(absolute(part) for part in specs.chained(spec))
+
+
+def with_files(name: str, spec: str) -> dict[str, str]:
+    """The settings that a spec stands for: user's files by their names and contents; where they lie is no setting."""
+    parts, hashes = [], []
+    for part in specs.chained(spec):
+        parsed = specs.parse(part)
+        if parsed.is_file:
+            file = Path(parsed.name)
+            hashes.append(hashlib.sha256(file.read_bytes()).hexdigest())
+            part = part.replace(parsed.name, file.name, 1)
+        parts.append(part)
+    return {name: "+".join(parts), **({f"{name}_sha256": "+".join(hashes)} if hashes else {})}
+
+
 def absolute(spec: str) -> str:
     """A spec that can be opened from any working folder: its folders and files, those in options too, in full."""
     name, text = split_name(spec)
     named = "" if name is None else f"{name}="
     path, question, tail = text.partition("?")
-    options = dict(parse_qsl(tail))
+    options = dict(parse_qsl(tail.replace("+", "%2B")))
     files = [key for key in FILE_OPTIONS if key in options and Path(options[key]).exists()]
     if files:
         options.update({key: str(Path(options[key]).resolve()) for key in files})

@@ -18,6 +18,7 @@ from foible.meeting import Meeting
 from foible.objectives import probabilities
 from foible.recipes.compare import open_comparison
 from foible.recipes.hunt import open_hunter
+from foible.recipes.pool import open_pool
 from foible.recipes.rows import retrace
 from foible.runs import RunFolder
 from foible.runs.local import one_thread
@@ -50,7 +51,7 @@ def replay_row(row: dict[str, Any], space: Any, objective: Any, basket: Basket) 
         points, _ = retrace(space, seed, [torch.stack(draws) if draws else torch.empty(0, 0)])
         image = to_bytes(space.render(points)[:1])
         logits = basket.judge(to_floats(image), row["networks"])
-        aim = torch.tensor([row["truth"]], device=basket.device)
+        aim = torch.tensor([row["consensus"] if row["truth"] is None else row["truth"]], device=basket.device)
         found = bool(objective.found(logits, aim)[0])
     answers = probabilities(logits)[:, 0].cpu()
     return Replayed(
@@ -71,7 +72,7 @@ def _difference(now: Tensor, stored: Tensor) -> float:
 
 
 def _compared_row(row: dict[str, Any], basket: Basket, meeting: Meeting) -> Replayed:
-    """A comparison's row has no path: its image is read from the data again, and judged again."""
+    """A row of a comparison or of a pool has no path: its image is read from the data again, and judged again."""
     seen = read(meeting.data, torch.tensor([row["origin_index"]]), [meeting.canvas])
     if seen.problems:
         raise UserError(f"the image of {row['id']!r} cannot be read any more: {seen.problems[0][1]}")
@@ -100,8 +101,9 @@ def replay(
     """
     findings = Findings.open(run)
     rows = findings if ids is None else [findings.get(id) for id in ids]
-    if RunFolder(run).config["settings"].get("recipe") == "compare":
-        basket, meeting = open_comparison(run, basket=basket, trust=trust)
+    judged = {"compare": open_comparison, "pool": open_pool}.get(RunFolder(run).config["settings"].get("recipe"))
+    if judged is not None:
+        basket, meeting = judged(run, basket=basket, trust=trust)
         return [_compared_row(row, basket, meeting) for row in rows]
     hunter = open_hunter(run, basket=basket, trust=trust)
     return [replay_row(row, hunter.space, hunter.objective, hunter.basket) for row in rows]

@@ -19,6 +19,8 @@ from foible.findings import OUTCOMES, SCHEMA
 from foible.images import LEAST_ROWS, encode_png, encode_pngs, to_bytes, to_floats
 from foible.objectives import Objective, probabilities
 from foible.search.found import EXHAUSTED, FOUND, INVALID, Accepted, Found, Trials
+from foible.search.shrink import shrink
+from foible.spaces import is_box
 
 FILM_HEIGHT = 64  # frames of a film are shrunk to at most this
 
@@ -93,10 +95,15 @@ def make_rows(
     *,
     suspect: str,
     origin: dict[str, Any],
-    truth: list[int | None],
+    labelled: bool,
     config: str,
+    shrinks: bool = False,
+    realism: Any = None,
 ) -> pa.Table:
-    """One row a trial, by `foible.findings.SCHEMA`. `origin` holds origin_data, _split, _index and _file."""
+    """A row for each of the trials that `found` speaks of, by `foible.findings.SCHEMA`.
+
+    origin: the columns origin_data, _split, _index and _file. labelled: the aims are known labels, not a consensus.
+    """
     count, peers = len(trials.lanes), basket.peers(suspect)
     everyone, accepted = [suspect, *peers], found.accepted
     moves = torch.bincount(accepted.row, minlength=count)
@@ -106,18 +113,22 @@ def make_rows(
     pixels = to_bytes(space.render(points)[:count])
     before, after = basket.judge(seeds, everyone), basket.judge(to_floats(pixels), everyone)
     outcome = _judged_again(objective, found.outcome, after, trials.aims).tolist()
-    late = [row for row in range(count) if outcome[row] == FOUND and not frames[row]]  # made by rounding: film them too
+    held = [row for row in range(count) if outcome[row] == FOUND]
+    late = [row for row in held if not frames[row]]  # made by rounding: film them too
     if late:
         _, films = retrace(space, seeds[late], [paths[row] for row in late], [True] * len(late))
         for row, film in zip(late, films, strict=True):
             frames[row] = film
+    slack = getattr(objective, "slack", None)
+    score = None if slack is None else slack(after, trials.aims.to(after.device)).amin(0).cpu().numpy()
     voted = after[1:].argmax(2).cpu()
     agreed = (voted == voted[:1]).all(0).tolist() if peers else [False] * count
     before, after = (probabilities(logits).transpose(0, 1).cpu() for logits in (before, after))
     said = torch.where(after[:, 0].isnan().any(1), -1, after[:, 0].argmax(1)).tolist()
     start = before.gather(2, trials.aims[:, None, None].expand(-1, len(everyone), 1))[..., 0]
+    aims = trials.aims.tolist()
     columns: dict[str, Any] = {
-        "id": [f"{suspect}-{lane:06d}" for lane in trials.lanes.tolist()],
+        "id": _ids(suspect, trials.lanes.tolist(), found.trial is not None),
         "config": [config] * count,
         "suspect": [suspect] * count,
         "networks": [everyone] * count,
@@ -127,7 +138,8 @@ def make_rows(
         "image": encode_pngs(pixels.cpu().numpy()),
         "origin": encode_pngs(to_bytes(seeds).cpu().numpy()),
         **origin,
-        "truth": truth,
+        "truth": aims if labelled else [None] * count,
+        "label_from": ["label" if labelled else "consensus"] * count,
         "consensus": [vote if same else None for vote, same in zip(voted[:1].flatten().tolist(), agreed, strict=True)]
         if peers
         else [None] * count,
@@ -142,17 +154,72 @@ def make_rows(
         "trace": _trace(start, accepted, moves),
         "point": _flat(points, count),
         "change": _described(space, points, count),
+        "score": score,
+        "size": _sizes(space, points, count),
+        "realism": None if realism is None else realism.score(to_floats(pixels)).cpu().numpy(),
+        **(_least(space, objective, basket, seeds, trials.aims, paths, held, suspect) if shrinks else {}),
         "film": [
             encode_png(np.concatenate(film, 2)) if state == FOUND else None
             for film, state in zip(frames, outcome, strict=True)
         ],
         "versions": [versions(basket.device)] * count,
     }
-    arrays = [
-        values.cast(kind) if isinstance(values, pa.Array) else pa.array(values, kind)
-        for values, kind in ((columns[field.name], field.type) for field in SCHEMA)
-    ]
+    return as_table(columns, count)
+
+
+def as_table(columns: dict[str, Any], count: int) -> pa.Table:
+    """Columns of `count` rows by `foible.findings.SCHEMA`; one that is not there is null."""
+    arrays = []
+    for field in SCHEMA:
+        values = columns.get(field.name)
+        if values is None:
+            arrays.append(pa.nulls(count, field.type))
+        else:
+            arrays.append(values.cast(field.type) if isinstance(values, pa.Array) else pa.array(values, field.type))
     return pa.table(arrays, schema=SCHEMA)
+
+
+def _ids(suspect: str, lanes: list[int], several: bool) -> list[str]:
+    """A name for each row: suspect and lane, and where a lane may have several rows, which of them."""
+    if not several:
+        return [f"{suspect}-{lane:06d}" for lane in lanes]
+    seen: dict[int, int] = {}
+    named = []
+    for lane in lanes:
+        named.append(f"{suspect}-{lane:06d}-{seen.get(lane, 0)}")
+        seen[lane] = seen.get(lane, 0) + 1
+    return named
+
+
+def _least(
+    space: Any, objective: Objective, basket: Basket, seeds: Tensor, aims: Tensor, paths: Sequence[Tensor],
+    rows: list[int], suspect: str,
+) -> dict[str, Any]:  # fmt: skip
+    """The columns of the least change that still holds, for these rows (the found ones); null for the others."""
+    if not rows:
+        return {}
+    shrunk = shrink(space, objective, basket, seeds[rows], aims[rows], [paths[row] for row in rows], suspect=suspect)
+    described = _described(space, shrunk.points, len(rows))
+    changes = described.to_pylist() if isinstance(described, pa.Array) else described
+    made = {
+        "kinds": shrunk.kinds,
+        "least_path": [path.tolist() for path in shrunk.paths],
+        "least_image": encode_pngs(to_bytes(shrunk.images).cpu().numpy()),
+        "least_change": changes,
+        "least_forwards": shrunk.forwards.tolist(),
+    }
+    columns: dict[str, Any] = {name: [None] * len(paths) for name in made}
+    for name, values in made.items():
+        for row, value in zip(rows, values, strict=True):
+            columns[name][row] = value
+    return columns
+
+
+def _sizes(space: Any, points: Any, count: int) -> Any:
+    """How far each point is from its start, in largest moves; None where the space is no box."""
+    if not is_box(space):
+        return None
+    return (2 * space.draws_of(points)[:count].double() - 1).norm(dim=1).float().cpu().numpy()
 
 
 def _judged_again(objective: Objective, claimed: Tensor, after: Tensor, aims: Tensor) -> Tensor:

@@ -44,10 +44,13 @@ class Accepted:
 
 @dataclass(frozen=True)
 class Found:
-    """What each of n trials came to. Costs are per lane."""
+    """What each of n trials came to. Costs are per row.
+
+    A search that keeps several points of one trial, or none, says in `trial` (n,) which trial each row came from."""
 
     outcome: Tensor  # (n,) FOUND, EXHAUSTED or INVALID
     candidates: Tensor  # (n,) points tried
     forwards: Tensor  # (n,) inferences, over all networks
     backwards: Tensor  # (n,)
     accepted: Accepted
+    trial: Tensor | None = None

@@ -3,7 +3,8 @@
 For each lane: try a small random move of the current point X; if the suspect A gives the class C less than before,
 A(X′)_C < A(X)_C, and every peer still says C, then X ← X′. Stop when A no longer says C, or after `patience`
 candidates in a row that brought nothing. The peers are asked only about candidates that lowered A(X′)_C: the paper
-asks them first, which accepts the same candidates and costs several times as much.
+asks them first, which accepts the same candidates and costs several times as much. Small networks on a GPU are all
+asked about everything, without a look in between (see dense.py).
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from foible.errors import UserError
 from foible.images import settle, to_floats
 from foible.objectives import Objective, of_class, probabilities
 from foible.randomness import uniforms
+from foible.search.dense import Dense, is_cheap
 from foible.search.found import EXHAUSTED, FOUND, INVALID, Accepted, Found, Trials
 
 ROUND = 16  # steps between two looks at which lanes are done
@@ -74,7 +76,9 @@ class _Lanes:
         taken = self.trials.rows(rows.to(self.trials.lanes.device))
         lane, aim = taken.lanes.to(self.basket.device), taken.aims.to(self.basket.device)
         seeds = to_floats(taken.seeds.to(self.basket.device))
-        best = self.objective.score(self.basket.judge(seeds, [self.suspect])[0], aim)
+        whole = getattr(self.objective, "whole", False)
+        logits = self.basket.judge(seeds, [self.suspect, *self.basket.peers(self.suspect)] if whole else [self.suspect])
+        best = self.objective.score(logits if whole else logits[0], aim)
         return rows, lane, aim, self.space.start(seeds), best
 
     @property
@@ -100,6 +104,31 @@ class _Lanes:
             self.points = type(self.points)(*(field.index_select(0, keep) for field in self.points))
 
 
+def _width(basket: Basket, trials: Trials) -> int:
+    """How many lanes share a batch: 1,000, and on a GPU a share of its free memory, activations allowed for."""
+    if basket.device.type != "cuda":
+        return 1000
+    free, _ = torch.cuda.mem_get_info(basket.device)
+    bytes_each = 4 * trials.seeds[0].numel()
+    return int(max(64, min(131_072, free // 4 // (64 * bytes_each))))
+
+
+def _left(budget: Budget, spent: Tensor, each: int) -> Tensor:
+    """How many more candidates each row may try, at `each` inferences a candidate."""
+    if budget.forwards is None:
+        return torch.full_like(spent, 2**62)
+    return (budget.forwards - spent + each - 1).div(each, rounding_mode="floor").clamp_min(1)
+
+
+def _tell(lanes: _Lanes, told: int, tick: Callable[[int], None] | None) -> int:
+    if tick is None:
+        return told
+    finished = lanes.finished
+    if finished > told:
+        tick(finished - told)
+    return max(told, finished)
+
+
 @torch.no_grad()
 def hill_climb(
     space: Any,
@@ -110,18 +139,24 @@ def hill_climb(
     suspect: str,
     seed: int = 0,
     patience: int = 250,
-    width: int = 1000,
+    width: int | None = None,
+    ask: str = "auto",
     budget: Budget | None = None,
     precision: Precision = "float32",
     tick: Callable[[int], None] | None = None,
 ) -> Found:
-    """Climb from every trial's seed image; at most `width` lanes at a time share a batch.
+    """Climb from every trial's seed image; at most `width` lanes at a time share a batch (default: 1,000, and on a GPU
+    what its memory holds).
 
+    ask: the peers "lazily", only about candidates that improved; "all" networks about everything; "auto" does the
+        second with small networks on a GPU. Both take the same moves; what they spend differs.
     Lanes never touch: what a lane draws and does depends on its number and the seed alone. `tick(k)` hears of every k
     further trials that are done.
     """
-    if patience < 1 or width < 1:
+    if patience < 1 or (width is not None and width < 1):
         raise UserError(f"patience is {patience} and width is {width}: expected at least 1")
+    if ask not in ("auto", "lazily", "all"):
+        raise UserError(f"ask is {ask!r}: expected auto, lazily or all")
     budget = budget or Budget()
     peers = basket.peers(suspect)
     everyone = [suspect, *peers]
@@ -129,14 +164,34 @@ def hill_climb(
     outcome = torch.full((count,), EXHAUSTED, device=device)
     candidates, forwards = (torch.zeros(count, dtype=torch.int64, device=device) for _ in range(2))
     backwards = torch.zeros_like(forwards)
-    forwards += 1  # the suspect, on the seed image
+    whole = getattr(objective, "whole", False)  # it takes every network's answer to score a point
+    forwards += len(everyone) if whole else 1  # on the seed image
+    all_at_once = ask == "all" or whole or (ask == "auto" and device.type == "cuda" and is_cheap(basket, everyone))
+    dense = Dense(space, objective, basket, everyone, patience, precision) if all_at_once else None
     events: list[tuple[Tensor, ...]] = []
     told = 0
     lanes = _Lanes(space, objective, basket, trials, suspect)
-    lanes.begin(width)
+    lanes.begin(width or _width(basket, trials))
     while len(lanes.rows):
         steps = lanes.step + torch.arange(ROUND, device=device)[:, None]
         drawn = uniforms(seed, lanes.lane, steps, stream="hill_climb.moves", count=space.draws)
+        if dense is not None:
+            left = _left(budget, forwards[lanes.rows], len(everyone))
+            brought = dense.round(lanes, drawn, left)
+            events.append(brought.events)
+            candidates[lanes.rows] += brought.tried
+            forwards[lanes.rows] += brought.tried * len(everyone)
+            outcome[lanes.rows[brought.broken]] = INVALID
+            hit = brought.waiting
+            if hit.numel():
+                forwards[lanes.rows[hit]] += len(everyone)
+                shown = space.render(type(lanes.points)(*(field.index_select(0, hit) for field in lanes.points)))
+                sure = hit[objective.found(basket.judge(settle(shown), everyone), lanes.aim[hit])]
+                outcome[lanes.rows[sure]] = FOUND
+                lanes.alive[sure] = False
+            told = _tell(lanes, told, tick)
+            lanes.refill()
+            continue
         tried = torch.zeros_like(lanes.step)
         asked = torch.zeros_like(lanes.step)
         for k in range(ROUND):
@@ -180,9 +235,7 @@ def hill_climb(
         candidates[lanes.rows] += tried
         forwards[lanes.rows] += tried + asked
         lanes.step += ROUND
-        if tick is not None and lanes.finished > told:
-            tick(lanes.finished - told)
-            told = lanes.finished
+        told = _tell(lanes, told, tick)
         lanes.refill()
     accepted = Accepted.gather(events, space.draws, len(everyone))
     return Found(outcome.cpu(), candidates.cpu(), forwards.cpu(), backwards.cpu(), accepted)
