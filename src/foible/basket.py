@@ -23,6 +23,7 @@ from foible.images import LEAST_ROWS, to_floats
 from foible.networks.classes import align
 from foible.networks.load import Network, fingerprint, open_networks
 from foible.networks.preprocess import Preprocess
+from foible.networks.single import two_classes
 from foible.views import View
 
 Precision = Literal["float32", "bf16"]
@@ -59,7 +60,8 @@ def pick_device(device: str) -> torch.device:
 class Basket:
     """Networks of one task.
 
-    networks: name -> module or callable, from (n, channels, height, width) to logits (n, classes).
+    networks: name -> module or callable, from (n, channels, height, width) to logits (n, classes); for two classes
+        one logit (n, 1) will do, the log-odds of the second.
     classes: class names in the order of the logits; or a dictionary of these by name, where networks have lists of
         their own. Lists meet by name: the basket speaks of the classes that all know, in the first one's order.
     preprocess: "inside" (each network takes pixels in [0, 1] and normalises itself), a `Preprocess`, or a dictionary
@@ -224,6 +226,8 @@ class Basket:
     def answer(self, name: str, prepared: Tensor) -> Tensor:
         """Logits of the basket's classes from images that are preprocessed already."""
         logits, rows, known = self._networks[name](prepared), len(prepared), len(self.lists[name])
+        if known == 2:
+            logits = two_classes(logits, rows)
         if isinstance(logits, Tensor) and logits.shape == (rows, known):
             columns = self._columns[name]
             return logits if columns is None else logits.index_select(1, columns)

@@ -25,7 +25,7 @@ PANELS = {
     "Look": {"show", "report", "data", "doctor"},
     "Label": {"export"},
     "Mend": {"train"},
-    "Reproduce": {"replay", "cite"},
+    "Reproduce": {"study", "replay", "cite"},
 }
 
 

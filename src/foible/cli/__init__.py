@@ -17,7 +17,7 @@ import typer
 from typer.core import TyperGroup
 from typer.main import get_command
 
-from foible.cli import compare, data, doctor, gate, hunt, look, train
+from foible.cli import compare, data, doctor, gate, hunt, look, study, train
 from foible.errors import FoibleError, Interrupted
 from foible.memory import keep
 
@@ -45,7 +45,7 @@ Exit codes: 0 done, 1 a gate failed, 2 wrong input, 3 interrupted, 4 an error of
 """
 
 # These keep what they finished, and the same command goes on from there.
-RESUMABLE = ("hunt", "compare", "gate", "demo", "train")
+RESUMABLE = ("hunt", "compare", "gate", "demo", "train", "study")
 
 BROKEN_PIPE = 141  # what a shell reports for any program whose reader went away
 
@@ -95,6 +95,7 @@ app.command(rich_help_panel="Look")(doctor.doctor)
 app.add_typer(data.app, name="data", rich_help_panel="Look")
 app.command(rich_help_panel="Label")(look.export)
 app.command(rich_help_panel="Mend")(train.train)
+app.command(rich_help_panel="Reproduce")(study.study)
 app.command(rich_help_panel="Reproduce")(look.replay)
 app.command(rich_help_panel="Reproduce")(look.cite)
 

@@ -1,0 +1,131 @@
+"""`foible study`: the papers' tables and figures, run again."""
+
+from __future__ import annotations
+
+import json as codec
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from foible.cli.flags import Device
+from foible.errors import UserError
+from foible.studies import STUDIES, default_folder, run_study
+
+if TYPE_CHECKING:
+    from foible.studies.common import Result, Row
+
+
+def study(
+    name: Annotated[
+        str | None, typer.Argument(metavar="NAME", help="Which study; none lists them.", show_default=False)
+    ] = None,
+    scale: Annotated[
+        str, typer.Option(help="quick (less than a minute on 2 cores) or paper (as many trials as the paper).")
+    ] = "quick",
+    data: Annotated[
+        str | None,
+        typer.Option(help="Data set (default: the paper's where it is at hand, else digits).", show_default=False),
+    ] = None,
+    basket: Annotated[
+        str | None,
+        typer.Option(help="Basket folder to study (default: the paper's networks, trained now).", show_default=False),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder for results (default: runs/NAME-SCALE).", show_default=False)
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Seed of training and of every random draw.")] = 0,
+    device: Device = "auto",
+    option: Annotated[
+        list[str], typer.Option("--set", metavar="KEY=VALUE", help="An option of the study's own; repeat for several.")
+    ] = [],  # noqa: B006 (typer reads it, nobody changes it)
+    json: Annotated[bool, typer.Option("--json", help="Print the results as JSON.")] = False,
+) -> None:
+    """Run a paper's experiment again and print its figures beside the measured ones (replication).
+
+    Without NAME it lists the studies. A study trains the networks that it needs, and writes into its folder
+
+        result.json  every figure: paper, measured, 95 % interval, count;
+                     with settings, seed and versions
+        table.md     the same as Markdown, with notes and settings
+        *.png *.svg  the figures
+
+    Networks and hunts stay in the folder too: stopped, the same command goes on.
+
+    Examples:
+
+      foible study
+
+      foible study checkerboard
+
+      foible study table1 --scale paper --data mnist --out runs/table1
+    """
+    if name is None:
+        _list(json)
+        return
+    options = dict(_pair(one) for one in option)
+    folder = default_folder(name, scale) if out is None else out
+    result = run_study(
+        name, scale=scale, data=data, out=folder, seed=seed, device=device, basket=basket, quiet=json, options=options
+    )
+    if json:
+        from foible.studies.common import as_json
+
+        print(codec.dumps(as_json(result) | {"out": str(folder)}, ensure_ascii=False, allow_nan=False))
+        return
+    _print(result, folder)
+
+
+def _pair(text: str) -> tuple[str, str]:
+    key, equals, value = text.partition("=")
+    if not equals or not key:
+        raise UserError(f"--set {text!r}: expected KEY=VALUE, such as --set trials=200")
+    return key, value
+
+
+def _list(json: bool) -> None:
+    if json:
+        print(codec.dumps({"studies": [{"name": name, "about": about} for name, (_, about) in STUDIES.items()]}))
+        return
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table("study", "what it shows", title="Studies", title_justify="left", box=box.SIMPLE)
+    for name, (_, about) in STUDIES.items():
+        table.add_row(name, about)
+    console = Console()
+    console.print(table)
+    console.print("Run one: foible study checkerboard. As long as the paper's: --scale paper.", style="dim")
+
+
+def _print(result: Result, folder: Path) -> None:
+    from rich.console import Console
+
+    from foible.studies.common import tables
+
+    console = Console()
+    for title, rows in tables(result.rows).items():
+        console.print(_table(title, rows))
+    for note in result.notes:
+        console.print(f"• {note}", markup=False, highlight=False)
+    console.print(f"\nResults: {folder / 'table.md'}, result.json", soft_wrap=True, markup=False)
+    if result.figures:
+        console.print(f"Figures: {', '.join(f'{stem}.png' for stem in result.figures)}", soft_wrap=True, markup=False)
+
+
+def _table(title: str, rows: list[Row]) -> Any:
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    from foible.studies.common import interval, shown
+
+    table = Table(title=Text(title), title_justify="left", box=box.SIMPLE)
+    table.add_column("")
+    for column in ("paper", "measured", "95 % interval", "n"):
+        table.add_column(column, justify="right", no_wrap=True)
+    for row in rows:
+        count = "–" if row.n is None else f"{row.n:,}"
+        table.add_row(Text(row.quantity), shown(row.paper), shown(row.measured), interval(row), count)
+    return table

@@ -1,0 +1,133 @@
+"""Studies: the tables and figures of the papers, run again, with the paper's figures beside the measured ones.
+
+Nothing heavy is imported here, so that `foible --help` answers at once; a study is imported when it runs.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from foible.errors import UserError
+from foible.specs import bind, did_you_mean
+
+if TYPE_CHECKING:
+    from foible.studies.common import Result
+
+SCALES = ("quick", "paper")
+
+# name -> (module with `run`, what it shows)
+STUDIES: dict[str, tuple[str, str]] = {
+    "checkerboard": (
+        "foible.studies.peer_pressure.checkerboard",
+        "Paper 1, Figs. 2–4: where five small networks on a checkerboard disagree with all their peers.",
+    ),
+    "table1": (
+        "foible.studies.peer_pressure.table1",
+        "Paper 1, Table 1: success, moves and inferences of hill climbing against five MLPs.",
+    ),
+    "table2": (
+        "foible.studies.peer_pressure.table2",
+        "Paper 1, Table 2, Fig. 1: pixel swaps with 0 to 4 peers; high-value and low-value mistakes.",
+    ),
+    "every-network": (
+        "foible.studies.peer_pressure.every_network",
+        "Paper 1, Figs. 5, 6, 9: sessions, and one image that every network in turn gets wrong.",
+    ),
+    "deep": (
+        "foible.studies.peer_pressure.deep",
+        "Paper 1, Sec. 4, Fig. 8: deep networks on colour images, and what each is sensitive to.",
+    ),
+    "searches": (
+        "foible.studies.peer_pressure.searches",
+        "Paper 1, future work 4 and 5: other searches, success against inferences.",
+    ),
+    "peers": (
+        "foible.studies.peer_pressure.peers",
+        "Paper 1, future work 2: 1 to 20 peers; success, coverage and reliability.",
+    ),
+}
+
+# What every study takes; the rest of its `run` are options of its own.
+_COMMON = ("scale", "data", "out", "seed", "device", "basket", "quiet")
+
+
+def run_study(
+    name: str,
+    *,
+    scale: str = "quick",
+    data: str | None = None,
+    out: str | Path | None = None,
+    seed: int = 0,
+    device: str = "auto",
+    basket: str | None = None,
+    quiet: bool = False,
+    options: Mapping[str, str] | None = None,
+) -> Result:
+    """Run a study and write `result.json`, `table.md` and its figures into `out` (default: `runs/NAME-SCALE`).
+
+    scale: "quick" (less than a minute on two cores) or "paper" (as many trials as the paper).
+    options: the study's own, as text; see its module's `run`.
+    """
+    if name not in STUDIES:
+        raise UserError(f"there is no study {name!r}{did_you_mean(name, STUDIES)}; there are {', '.join(STUDIES)}")
+    if scale not in SCALES:
+        raise UserError(f"scale is {scale!r}: expected {' or '.join(SCALES)}")
+    folder = default_folder(name, scale) if out is None else Path(out)
+    _claim(folder, name, scale)
+    from foible.studies.common import write
+    from foible.studies.figures import style
+
+    run = import_module(STUDIES[name][0]).run
+    with style():
+        result: Result = run(
+            scale=scale, data=data, out=folder, seed=seed, device=device, basket=basket, quiet=quiet,
+            **_own_options(run, options or {}, f"study {name}"),
+        )  # fmt: skip
+    write(result, folder)
+    return result
+
+
+def default_folder(name: str, scale: str) -> Path:
+    """Where a study goes when nobody says."""
+    return Path("runs") / f"{name}-{scale}"
+
+
+def _own_options(run: Any, options: Mapping[str, str], what: str) -> dict[str, Any]:
+    known = [
+        key
+        for key, parameter in inspect.signature(run).parameters.items()
+        if key not in _COMMON and parameter.kind is not inspect.Parameter.VAR_KEYWORD
+    ]
+    for key in options:
+        if key not in known:
+            takes = f"it takes {', '.join(known)}" if known else "it takes none"
+            raise UserError(f"{what} has no option {key!r}{did_you_mean(key, known)}; {takes}")
+    return bind(run, options, what)
+
+
+def _claim(folder: Path, name: str, scale: str) -> None:
+    """Make the folder; refuse one that holds another study, whose work would get mixed up with this one's."""
+    import json
+
+    for path in (folder, *folder.parents):
+        if path.exists() and not path.is_dir():
+            raise UserError(f"{path} is a file: give a folder with --out")
+    file = folder / "result.json"
+    if file.exists():
+        try:
+            had = json.loads(file.read_text(encoding="utf-8"))
+            other = (had["study"], had["scale"])
+        except (OSError, ValueError, KeyError, TypeError):
+            other = ("something else", "unreadable")
+        if other != (name, scale):
+            raise UserError(
+                f"{folder} holds the study {other[0]} ({other[1]}): give another --out for {name} ({scale})"
+            )
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"cannot make the folder {str(folder)!r}: {error.strerror or error}") from error

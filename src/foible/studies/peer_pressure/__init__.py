@@ -1,0 +1,1 @@
+"""The studies of paper 1: peer pressure."""
