@@ -34,6 +34,7 @@ from foible.spaces.affine import warp
 
 MLPS = ("mlp:10", "mlp:20", "mlp:30", "mlp:40", "mlp:50")
 CONFIDENCE = 0.9
+SEARCH_ALONE = {"shrink": False, "realism": "none"}  # what a find is asked afterwards is not part of these ratios
 
 
 def data_spec() -> str:
@@ -106,7 +107,7 @@ def speed(basket_folder: Path, spec: str, trials: int, workers: int, scratch: Pa
     started = time.perf_counter()
     hunt(
         basket_folder, spec, suspect=suspect, trials=trials, peer_confidence=CONFIDENCE, out=scratch / "speed",
-        workers=workers, unit=trials // workers, quiet=True,
+        workers=workers, unit=trials // workers, quiet=True, **SEARCH_ALONE,
     )  # fmt: skip
     ours = time.perf_counter() - started
     candidates = _candidates(scratch / "speed")
@@ -163,7 +164,7 @@ def efficiency(
     """
     recording = _RecordingBasket.of(basket)
     _RecordedSpace.log = recording.log
-    settings = {"suspect": basket.names[0], "quiet": True, "workers": 1, **options}
+    settings = {"suspect": basket.names[0], "quiet": True, "workers": 1, **SEARCH_ALONE, **options}
     hunt(recording, data, space=_RecordedSpace(), out=scratch / f"recorded {name}", **settings)
     largest = max(size for _, size, _ in recording.log)
     images = to_floats(data.images[:largest]).repeat(1 + largest // len(data), 1, 1, 1)[:largest].contiguous()
@@ -211,7 +212,7 @@ def _growth_part(folder: str, spec: str, trials: int, out: str, workers: int, se
     watcher.start()
     started = time.perf_counter()
     hunt(folder, spec, suspect="mlp-10", trials=trials, peer_confidence=CONFIDENCE, out=out, workers=workers, unit=500,
-         quiet=True)  # fmt: skip
+         quiet=True, **SEARCH_ALONE)  # fmt: skip
     seconds = time.perf_counter() - started
     done.set()
     watcher.join()

@@ -297,4 +297,4 @@ def _check_costs(search: Callable[..., Found], space: Any, objective: Objective,
 
 class _Broken(nn.Module):
     def forward(self, images: Tensor) -> Tensor:
-        return torch.full((len(images), CLASSES), torch.nan)
+        return (images.flatten(1)[:, :1] * torch.nan).expand(-1, CLASSES)

@@ -63,6 +63,15 @@ def hunt(
     device: Device = "auto",
     trust: Trust = False,
     json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
+    pool: Annotated[
+        str | None,
+        typer.Option(help="Rank these images as they are, and search nothing: folder:PATH, …", show_default=False),
+    ] = None,
+    top: Annotated[int, typer.Option(help="With --pool: most images to keep for each suspect.")] = 1000,
+    label: Annotated[str, typer.Option(help="With --pool: label from the peers' consensus, or leave to people.")] = (
+        "consensus"
+    ),
+    labelled: Annotated[bool, typer.Option("--labelled", help="With --pool: it has labels to check against.")] = False,
     **settings: Any,
 ) -> None:
     """Find images that a suspect (model under test) gets wrong while all its peers get them right.
@@ -71,8 +80,19 @@ def hunt(
     (differential testing; natural adversarial examples). Writes findings to a run folder, shard by shard: stop it
     with Ctrl-C and the same command goes on.
 
+    --search gradient finds more with fewer inferences; --atlas looks for different mistakes; --pool ranks unlabelled
+    images as they are, and searches nothing.
+
     Example: foible hunt --basket B --data mnist --suspect mlp-10 --peer-confidence 0.9 --out runs/mnist
     """
+    if pool:
+        from foible.cli.pool import run_pool
+
+        run_pool(
+            listed(basket, network), pool, out=out, workers=workers, device=device, trust=trust, json=json,
+            settings=settings, top=top, label=label, labelled=labelled,
+        )  # fmt: skip
+        return
     from foible.recipes.hunt import hunt as run_hunt
     from foible.report import write_report
     from foible.summary import summarise

@@ -79,6 +79,7 @@ REFERENCES: dict[str, tuple[str, dict[str, str]]] = {
 _PAIRED = ("yan2021positive", "mcnemar1947note", "tango1998equivalence")
 METHODS: dict[str, tuple[str, ...]] = {
     "hunt": ("baluja2015virtues", "wilson1927probable"),
+    "pool": ("baluja2015virtues", "wilson1927probable"),
     "compare": ("baluja2015virtues", *_PAIRED, "wilson1927probable"),
     "compare, unlabelled": ("baluja2015virtues",),  # without labels there are no flips to count
 }

@@ -36,6 +36,10 @@ class HuntConfig:
     precision: str = _help(
         "float32", "float32, or bf16 to search faster on a GPU; findings are always judged in float32."
     )
+    unlabelled: bool = _help(False, "The data has no labels: the class that all networks give a seed stands in.")
+    atlas: bool = _help(False, "Look for different mistakes: the best of each class, answer, kind and size of move.")
+    shrink: bool = _help(True, "Shrink every find to the least change that still holds.")
+    realism: str = _help("patches", "How typical a find looks: patches, network:SPEC (not of the basket), or none.")
     unit: int | None = _help(None, "Trials in one unit of work, which is one shard on disk (default: by image size).")
 
     def __post_init__(self) -> None:
@@ -83,3 +87,39 @@ def known_options(config: type, options: dict[str, Any], what: str) -> dict[str,
         if key not in known:
             raise UserError(f"{what} has no option {key!r}{did_you_mean(key, known)}; it takes {', '.join(known)}")
     return options
+
+
+@dataclass(frozen=True)
+class PoolConfig:
+    """The settings of a pool's ranking: the keywords of `foible.recipes.pool.rank`."""
+
+    suspect: tuple[str, ...] = _help((), "Network under test; repeat for several. Default: each network in turn.")
+    peers: tuple[str, ...] = _help((), "Peers of every suspect; repeat for several. Default: all other networks.")
+    top: int = _help(1000, "Most images to keep for each suspect, those with the clearest dissent.")
+    label: str = _help("consensus", "Where labels come from: consensus (the peers'), or people (none is claimed).")
+    labelled: bool = _help(False, "The pool has labels: kept beside the consensus, to say how often that is right.")
+    split: str = _help("train", "Which part of the data is ranked, where it has parts.")
+    canvas: str | None = _help(None, "Pixels that findings are kept with: 224 or 320x240. Default: the largest input.")
+    peer_confidence: float = _help(0.0, "Least probability that every peer must give the class.")
+    suspect_confidence: float = _help(0.0, "Least probability of the suspect's other answer.")
+    realism: str = _help("patches", "How typical an image of the pool looks: patches, network:SPEC, or none.")
+    unit: int | None = _help(None, "Images in one unit of work, which is one shard on disk (default: by image size).")
+
+    def __post_init__(self) -> None:
+        for name in ("suspect", "peers"):
+            given = getattr(self, name)
+            object.__setattr__(self, name, (given,) if isinstance(given, str) else tuple(given))
+        both = sorted(set(self.suspect) & set(self.peers))
+        if both:
+            raise UserError(f"{', '.join(both)} cannot be both suspect and peer: leave one of them out")
+        for name in ("top", "unit"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise UserError(f"{name} is {value}: expected at least 1")
+        if self.label not in ("consensus", "people"):
+            raise UserError(f"label is {self.label!r}: expected consensus or people")
+
+    @classmethod
+    def read(cls, options: dict[str, Any]) -> PoolConfig:
+        """From keywords; an unknown one is named."""
+        return cls(**known_options(cls, options, "pool"))

@@ -29,6 +29,9 @@ from foible.meeting import Meeting, meet
 from foible.networks.preprocess import Preprocess
 from foible.progress import progress
 from foible.randomness import integers
+from foible.realism import Realism
+from foible.realism import check as check_realism
+from foible.realism import fit as fit_realism
 from foible.recipes.config import HuntConfig
 from foible.recipes.parts import TABLES, absolute, absolute_chain, make_parts, read_options, refuse_code, with_files
 from foible.recipes.rows import make_rows
@@ -49,6 +52,7 @@ class _Hunter:
     objective: Any
     search: Any
     settings: dict[str, Any]
+    trust: bool = False  # for the network that judges realism
 
     def trials(self, lanes: Tensor) -> tuple[Trials, Tensor]:
         """The trials of these lanes, and where in the data their seed images stand."""
@@ -72,7 +76,7 @@ class _Hunter:
         ]
 
     @cached_property
-    def realism(self) -> Any:
+    def realism(self) -> Realism | None:
         """What tells how typical an image looks: fitted to some of the seed images, the same ones in every process."""
         if self.settings["realism"] == "none":
             return None
@@ -80,9 +84,7 @@ class _Hunter:
         most = max(64, min(2000, 40_000_000 // pixels))
         some = self.eligible[torch.linspace(0, len(self.eligible) - 1, min(most, len(self.eligible))).long()]
         seen = read(self.meeting.data, some, [self.meeting.canvas])
-        from foible.realism import fit as fit_realism
-
-        return fit_realism(self.settings["realism"], seen.images[0], basket=self.basket, seed=self.settings["seed"])
+        return fit_realism(self.settings["realism"], seen.images[0], basket=self.basket, trust=self.trust)
 
     def work(self, unit: int, tick: Tick) -> Any:
         """The rows of one unit: a pure function of the settings and the unit's number."""
@@ -134,6 +136,7 @@ def hunt(
     if workers is not None and workers < 1:
         raise UserError(f"workers is {workers}: expected at least 1")
     config, things = read_options(options)
+    check_realism(config.realism)
     labelled = not config.unlabelled
     data_set = open_data(data, config.split, labelled=labelled, quiet=quiet)
     if not isinstance(basket, Basket):
@@ -148,7 +151,7 @@ def hunt(
     if not quiet:
         _few_peers(basket, config)
     settings = _settings(config, basket, meeting)
-    hunter = _Hunter(basket, meeting, eligible, aims, **things, settings=settings)
+    hunter = _Hunter(basket, meeting, eligible, aims, **things, settings=settings, trust=trust)
     total = settings["trials"] * len(settings["suspects"])
     if out is None:
         with progress("Hunting", total, quiet=quiet) as bar, one_thread():
@@ -231,6 +234,7 @@ def open_hunter(
         *(seeds or (none, none)),
         **make_parts(where),
         settings=settings,
+        trust=where.get("trust", False),
     )
 
 

@@ -18,6 +18,7 @@ from foible.basket import Basket
 from foible.findings import OUTCOMES, SCHEMA
 from foible.images import LEAST_ROWS, encode_png, encode_pngs, to_bytes, to_floats
 from foible.objectives import Objective, probabilities
+from foible.realism import Realism
 from foible.search.found import EXHAUSTED, FOUND, INVALID, Accepted, Found, Trials
 from foible.search.shrink import shrink
 from foible.spaces import is_box
@@ -98,7 +99,7 @@ def make_rows(
     labelled: bool,
     config: str,
     shrinks: bool = False,
-    realism: Any = None,
+    realism: Realism | None = None,
 ) -> pa.Table:
     """A row for each of the trials that `found` speaks of, by `foible.findings.SCHEMA`.
 

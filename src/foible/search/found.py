@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -33,7 +34,7 @@ class Accepted:
     trace: Tensor  # (m, networks) probability of the aimed-at class, the suspect's first, then the peers'
 
     @classmethod
-    def gather(cls, events: list[tuple[Tensor, ...]], draws: int, networks: int) -> Accepted:
+    def gather(cls, events: Sequence[tuple[Tensor, ...]], draws: int, networks: int) -> Accepted:
         """From what was accepted step by step: (row, step, draws, trace) each, of any number of rows."""
         none = torch.empty(0, dtype=torch.int64)
         events = events or [(none, none, torch.empty(0, draws), torch.empty(0, networks))]
