@@ -95,8 +95,9 @@ class Chosen:
         return UserError(f"{str(self.run)!r} has no finding tagged {' or '.join(map(repr, self.tags))}: {known}")
 
     def label(self, row: Row) -> int | None:
-        """The class of a row: its truth, else what all peers say, else none."""
-        label: int | None = row["consensus"] if row["truth"] is None else row["truth"]
+        """The class of a row: its truth, else what all peers say, else none; none where people are to say it."""
+        unasked = None if "to-label" in (row["tags"] or ()) else row["consensus"]
+        label: int | None = unasked if row["truth"] is None else row["truth"]
         return label
 
     def name(self, index: int | None) -> str | None:

@@ -1,0 +1,213 @@
+"""Which images of a pool dissent, how they rank, and how the best become rows of findings with an empty path."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import torch
+from torch import Tensor
+
+from foible.basket import Basket
+from foible.clean import answers
+from foible.images import encode_pngs, to_floats
+from foible.judging import Judged, own_views, plain
+from foible.meeting import Meeting
+from foible.objectives import Dissent, of_class, probabilities
+from foible.recipes.rows import as_lists, as_nested, as_offsets, as_table, versions
+
+_COUNTS = b"foible.counts"
+TO_LABEL = "to-label"  # the tag of a row whose label people are to give
+
+
+@dataclass(frozen=True)
+class Side:
+    """A suspect and its peers, as positions among a basket's networks, the suspect first."""
+
+    places: tuple[int, ...]
+
+    def aims(self, logits: Tensor) -> Tensor:
+        """(n,) the class that all peers give; -1 where they differ or one gives none. logits: of the whole basket."""
+        said = answers(logits[list(self.places[1:])])
+        return torch.where((said == said[0]).all(0), said[0], -1)
+
+    def dissents(self, logits: Tensor, aims: Tensor, objective: Dissent) -> Tensor:
+        """(n,) bool: the peers agree on `aims`, and the suspect says something else."""
+        mine = logits[list(self.places)]
+        valid = (aims >= 0) & (answers(mine) >= 0).all(0)
+        return valid & objective.found(mine, aims.clamp_min(0))
+
+    def score(self, logits: Tensor, aims: Tensor, objective: Dissent) -> Tensor:
+        """(n,) by how much an image is found, in log-odds, the worst over the networks; -inf for no number."""
+        worst = objective.slack(logits[list(self.places)], aims).amin(0)
+        return torch.where(worst.isnan(), -torch.inf, worst)
+
+
+@dataclass
+class Ranking:
+    """The best of one suspect so far: scores and positions, best first, ties by position. Bounded by `top`."""
+
+    top: int
+    score: Tensor = field(default_factory=lambda: torch.empty(0))
+    position: Tensor = field(default_factory=lambda: torch.empty(0, dtype=torch.int64))
+    aim: Tensor = field(default_factory=lambda: torch.empty(0, dtype=torch.int64))
+
+    def add(self, score: Tensor, position: Tensor, aim: Tensor) -> None:
+        score, position, aim = (
+            torch.cat(pair) for pair in ((self.score, score), (self.position, position), (self.aim, aim))
+        )
+        order = torch.from_numpy(np.lexsort((position.numpy(), -score.numpy())))[: self.top]
+        self.score, self.position, self.aim = score[order], position[order], aim[order]
+
+
+@dataclass
+class Counts:
+    """What all images of a pool came to; lists have an entry for each suspect."""
+
+    images: int = 0
+    invalid: int = 0  # a network answered with NaN or infinity
+    agree: int = 0  # all networks say the same
+    dissent: list[int] = field(default_factory=list)
+    found: list[int] = field(default_factory=list)  # those that the kept pixels show too
+    known: list[int] = field(default_factory=list)  # of the found, those whose truth the data tells
+    right: list[int] = field(default_factory=list)  # and of these, those whose consensus is the truth
+    unreadable: list[str] = field(default_factory=list)
+
+    def add(self, other: Counts) -> None:
+        for name, value in vars(other).items():
+            mine = getattr(self, name)
+            if isinstance(value, list) and name != "unreadable":
+                value = [one + more for one, more in zip(mine or [0] * len(value), value, strict=True)]
+                setattr(self, name, value)
+            else:
+                setattr(self, name, mine + value)
+
+
+def rank_batch(
+    basket: Basket, meeting: Meeting, truths: Tensor, sides: Sequence[Side], objective: Dissent, seen: Judged,
+    rankings: Sequence[Ranking],
+) -> Counts:  # fmt: skip
+    """Add a batch to the rankings, one a suspect; what it came to. truths: (images of the pool,), -1 for none."""
+    assert seen.canvas is not None
+    said = answers(seen.logits)
+    files = meeting.data.files
+    counts = Counts(
+        len(seen.index), int((said < 0).any(0).sum()), int(((said == said[0]).all(0) & (said[0] >= 0)).sum()),
+        unreadable=[f"{files[place] if files else place}: {why}" for place, why in seen.problems],
+    )  # fmt: skip
+    for side, ranking in zip(sides, rankings, strict=True):
+        aims = side.aims(seen.logits)
+        rows = side.dissents(seen.logits, aims, objective).nonzero()[:, 0]
+        aims, after = aims[rows], on_canvas(basket, meeting, seen.logits[:, rows], seen.canvas[rows])
+        holds = side.dissents(after, aims, objective)
+        ranking.add(side.score(after, aims, objective), seen.index[rows], aims)
+        truth = truths[seen.index[rows]]
+        known = holds & (truth >= 0)
+        counts.dissent.append(len(rows))
+        counts.found.append(int(holds.sum()))
+        counts.known.append(int(known.sum()))
+        counts.right.append(int((known & (truth == aims)).sum()))
+    return counts
+
+
+def as_shard(rankings: Sequence[Ranking], counts: Counts) -> pa.Table:
+    """A unit's ranking, as it lies on disk: a few numbers an image, no pixels."""
+    return pa.table(
+        {
+            "suspect": pa.array(np.repeat(np.arange(len(rankings), dtype=np.int32), [len(r.score) for r in rankings])),
+            "score": pa.array(torch.cat([ranking.score for ranking in rankings]).numpy()),
+            "position": pa.array(torch.cat([ranking.position for ranking in rankings]).numpy()),
+            "aim": pa.array(torch.cat([ranking.aim for ranking in rankings]).numpy()),
+        }
+    ).replace_schema_metadata({_COUNTS: json.dumps(vars(counts))})
+
+
+def gather(shards: Iterable[pa.Table], suspects: int, top: int) -> tuple[list[Ranking], Counts]:
+    """The rankings of all units as one, and what all images came to; never more than `top` of each in memory."""
+    rankings, counts = [Ranking(top) for _ in range(suspects)], Counts()
+    for shard in shards:
+        counts.add(Counts(**json.loads(shard.schema.metadata[_COUNTS])))
+        suspect, score, position, aim = (torch.tensor(shard.column(name).to_numpy()) for name in shard.column_names)
+        for number, ranking in enumerate(rankings):
+            mine = suspect == number
+            ranking.add(score[mine], position[mine], aim[mine])
+    return rankings, counts
+
+
+@torch.no_grad()
+def on_canvas(basket: Basket, meeting: Meeting, logits: Tensor, pixels: Tensor) -> Tensor:
+    """What the networks say of the very pixels that are kept (n, channels, height, width) uint8; those who saw just
+    these have said it already: logits (networks, n, classes), as each network saw the file."""
+    views, kept = own_views(basket, meeting.data, meeting.canvas), plain(meeting.canvas, meeting.data)
+    places = torch.tensor([place for place, name in enumerate(basket.names) if views[name] != kept], dtype=torch.int64)
+    again = [basket.names[place] for place in places.tolist()]
+    after = logits.clone()
+    for part in torch.arange(len(pixels)).split(64) if again and len(pixels) else ():
+        after[places[:, None], part] = basket.judge(to_floats(pixels[part].to(basket.device)), again).cpu()
+    return after
+
+
+def finding_rows(
+    basket: Basket, meeting: Meeting, truths: Tensor, side: Side, objective: Dissent, seen: Judged, aims: Tensor,
+    realism: Any, *, people: bool, key: str,
+) -> pa.Table:  # fmt: skip
+    """The findings: judged on the file (`before`) and again on the very pixels that are kept (`after`).
+
+    aims: (n,) the peers' class for each file. people: no label is claimed. realism: what scores the images, or None.
+    """
+    assert seen.canvas is not None
+    count, data, order = len(seen.index), meeting.data, list(side.places)
+    names, positions = [basket.names[place] for place in order], seen.index.tolist()
+    everybody = on_canvas(basket, meeting, seen.logits, seen.canvas)
+    before, after = seen.logits[order], everybody[order]
+    said, consensus = answers(after)[0], side.aims(everybody)
+    holds = side.dissents(everybody, aims, objective)
+    broken = (answers(after) < 0).any(0)
+    outcome = [
+        "invalid" if bad else "found" if good else "unsettled"
+        for bad, good in zip(broken.tolist(), holds.tolist(), strict=True)
+    ]
+    pngs = pa.array(encode_pngs(seen.canvas.numpy()), pa.binary())
+    trace = of_class(probabilities(before), aims).t()
+    columns: dict[str, Any] = {
+        "id": [f"{names[0]}-{position:06d}" for position in positions],
+        "config": [key] * count,
+        "suspect": [names[0]] * count,
+        "networks": [names] * count,
+        "lane": positions,
+        "outcome": outcome,
+        "tags": [["dissent", TO_LABEL] if people else ["dissent"]] * count,
+        "image": pngs,
+        "origin": pngs,
+        "origin_data": [data.name] * count,
+        "origin_split": [data.split] * count,
+        "origin_index": positions,
+        "origin_file": [None if data.files is None else data.files[position] for position in positions],
+        "truth": _known(truths[seen.index]),
+        "label_from": [None if people else "consensus"] * count,
+        "consensus": _known(consensus),
+        "said": _known(said),
+        "before": as_nested(probabilities(before).transpose(0, 1)),
+        "after": as_nested(probabilities(after).transpose(0, 1)),
+        "moves": [0] * count,
+        "candidates": [1] * count,
+        "forwards": [len(names)] * count,
+        "backwards": [0] * count,
+        "path": [[]] * count,
+        "trace": pa.ListArray.from_arrays(as_offsets(torch.ones(count, dtype=torch.int64)), as_lists(trace)),
+        "point": [[]] * count,
+        "change": [[]] * count,
+        "score": side.score(everybody, aims, objective).numpy(),
+        "realism": None if realism is None else realism.score(to_floats(seen.canvas)).cpu().numpy(),
+        "versions": [versions(basket.device)] * count,
+    }
+    return as_table(columns, count)
+
+
+def _known(values: Tensor) -> pa.Array:
+    """Class numbers, null for -1."""
+    return pa.array(values.numpy(), mask=(values < 0).numpy()).cast(pa.int32())
