@@ -97,9 +97,9 @@ def against_foolbox(basket: Basket, trials: Trials) -> list[Row]:
             argmax = Dissent().found(logits, aims)
             each, some = network.seen / len(aims), max(1, int(wrong.sum()))
             print(
-                f"{suspect}, Foolbox {kind}: wrong on {int(wrong.sum())} of {len(aims)} seeds for {each:.0f} inferences "
-                f"each; {100 * int((wrong & ~argmax).sum()) / some:.1f} % of these are wrong for some peer too, "
-                f"{100 * int((wrong & ~high).sum()) / some:.1f} % with some peer below {CONFIDENCE}; high-value: "
+                f"{suspect}, Foolbox {kind}: wrong on {int(wrong.sum())} of {len(aims)} seeds for {each:.0f} "
+                f"inferences each; {100 * int((wrong & ~argmax).sum()) / some:.1f} % of these are wrong for some peer "
+                f"too, {100 * int((wrong & ~high).sum()) / some:.1f} % with some peer below {CONFIDENCE}; high-value: "
                 f"{int(high.sum())} (ours {int((ours.outcome == FOUND).sum())})"
             )
             finds = max(1, int(high.sum()))  # none counts as one, in its favour

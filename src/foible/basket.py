@@ -160,6 +160,11 @@ class Basket:
         return {name: self._hows[name].view for name in self.names}
 
     @property
+    def hows(self) -> dict[str, Preprocess]:
+        """How each network's images are prepared, the size that it was trained on included."""
+        return {name: self._hows[name] for name in self.names}
+
+    @property
     def canvas(self) -> View | None:
         """The view with the most pixels: what moves act on, unless said otherwise."""
         known = [view for view in self.views.values() if view is not None]

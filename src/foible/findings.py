@@ -68,7 +68,9 @@ SCHEMA = pa.schema(
         pa.field("change", pa.map_(pa.string(), pa.float32())),  # the whole way in human units: {"rotation °": 7.1}
         pa.field("score", pa.float32()),  # by how much the image is found, log-odds: the worst over the networks
         pa.field("size", pa.float32()),  # of the whole way, in largest moves; null where the space is no box
-        pa.field("kinds", pa.list_(pa.string())),  # kinds of move that the least change is made of
+        pa.field(
+            "kinds", pa.list_(pa.string())
+        ),  # of move, the largest first: of the least change, or else of all of it
         pa.field("least_path", pa.list_(pa.list_(pa.float32()))),  # draws of the least change that still holds
         pa.field("least_image", pa.binary()),  # PNG: the image it gives
         pa.field("least_change", pa.map_(pa.string(), pa.float32())),  # in human units

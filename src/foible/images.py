@@ -5,6 +5,8 @@ from __future__ import annotations
 import io
 import struct
 import zlib
+from concurrent.futures import ThreadPoolExecutor
+from multiprocessing import parent_process
 
 import numpy as np
 import torch
@@ -13,6 +15,7 @@ from torch import Tensor
 
 # Below this many rows a CPU matrix product takes another path, and the last bits change with the batch: pad to it.
 LEAST_ROWS = 16
+LARGE = 20_000  # bytes of an image from which on encoding is shared out among threads, where no worker process does it
 
 
 def settle(images: Tensor) -> Tensor:
@@ -48,7 +51,14 @@ def encode_pngs(images: np.ndarray) -> list[bytes]:
     rows[:, :, 1:] = images.transpose(0, 2, 3, 1).reshape(count, height, -1)
     header = struct.pack(">IIBBBBB", width, height, 8, 2 if channels == 3 else 0, 0, 0, 0)
     start, end = b"\x89PNG\r\n\x1a\n" + _chunk(b"IHDR", header), _chunk(b"IEND", b"")
-    return [start + _chunk(b"IDAT", _deflate(image)) + end for image in rows]
+
+    def encode(image: np.ndarray) -> bytes:
+        return start + _chunk(b"IDAT", _deflate(image)) + end
+
+    if rows[:1].size < LARGE or count < 2 or parent_process() is not None:
+        return [encode(image) for image in rows]
+    with ThreadPoolExecutor() as pool:  # zlib lets go of the interpreter's lock
+        return list(pool.map(encode, rows))
 
 
 def _deflate(data: np.ndarray) -> bytes:

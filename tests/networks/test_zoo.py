@@ -18,9 +18,10 @@ EXAMPLES = [family.example for family in zoo.FAMILIES.values()]
 @pytest.mark.parametrize(("shape", "classes"), [((1, 28, 28), 10), ((3, 28, 42), 3)])
 def test_every_family_gives_logits_and_gradients(spec: str, shape: tuple[int, int, int], classes: int) -> None:
     network = zoo.build(spec, shape, classes)
-    logits = network(torch.rand(4, *shape))
-    assert logits.shape == (4, classes)
-    logits.square().sum().backward()
+    outputs = network(torch.rand(4, *shape))
+    outputs = outputs if isinstance(outputs, tuple) else (outputs,)  # auxiliary classifiers, while it is trained
+    assert all(logits.shape == (4, classes) for logits in outputs)
+    sum(logits.square().sum() for logits in outputs).backward()
     for name, weight in network.named_parameters():
         if weight.requires_grad:
             assert weight.grad is not None, name
@@ -107,6 +108,7 @@ def test_names_are_file_names() -> None:
         ("resnet:21", "6n+2"),
         ("resnet:60002", "6n+2"),
         ("resnet:20,wide=8", "width=N"),
+        ("inception:wide=8", "width=N and modules=N"),
         ("vit4:patch=5", "do not divide"),
         ("vit4:7", "vit4:patch=N"),
     ],

@@ -150,3 +150,26 @@ def rows(count: int = 1, networks: Sequence[str] = MLPS, **changed: Any) -> list
 def written(table: pa.Table, folder: Path, **options: Any) -> Page:
     """The report of a table, taken apart."""
     return Page(write_report(Findings(table), folder / "report.html", **options))
+
+
+KINDS = ("rotation", "stretch", "shift", "shear")
+
+
+def shrunk(some: Sequence[dict[str, Any]], **changed: Any) -> list[dict[str, Any]]:
+    """The same rows with the columns of schema 3: a smallest change, its kinds and size, a score and a realism."""
+    rng = np.random.default_rng(3)
+    made = []
+    for number, row in enumerate(some):
+        kinds = list(rng.permutation(KINDS)[: 1 + number % 3])
+        amounts = rng.normal(0, 1.2, 6)
+        made.append(
+            row
+            | {
+                "label_from": "label", "score": float(rng.gamma(2, 0.5)), "size": float(np.linalg.norm(amounts) + 1),
+                "kinds": kinds, "least_path": [(0.5 + 0.5 * amounts).tolist()], "least_image": row["origin"],
+                "least_change": [("rotation °", 7.1), ("shift x px", 0.0), ("shift y px", 0.0)], "least_forwards": 60,
+                "realism": float(rng.normal(-1, 1)),
+            }
+            | changed
+        )  # fmt: skip
+    return made

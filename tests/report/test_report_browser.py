@@ -10,15 +10,17 @@ from typing import Any
 
 import pytest
 from fake_compare import field, save_comparison
-from fake_findings import CONFIG, HOSTILE, found_row, realistic, rows, save_run, table_of
+from fake_findings import CONFIG, HOSTILE, found_row, realistic, rows, save_run, shrunk, table_of
 from numpy.random import default_rng
+from test_report_pool import CONFIG as POOL
+from test_report_pool import pool_rows
 
 from foible.findings import Findings
 from foible.report import write_report
 
 CHROMIUM = shutil.which("chromium")
 pytestmark = pytest.mark.skipif(CHROMIUM is None and not os.environ.get("CI"), reason="needs chromium")
-HUNTS = ["usual", "hostile", "long", "empty"]
+HUNTS = ["usual", "hostile", "long", "empty", "atlas", "many classes", "ranked"]
 COMPARISONS = ["compared", "compared photographs", "compared hostile", "compared long", "pool"]
 ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
 
@@ -40,7 +42,7 @@ def reports(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("reports")
     networks = (HOSTILE, "peer \"'`&<>", "javascript:alert(1)")
     texts = dict.fromkeys(("id", "origin_data", "origin_split", "versions"), HOSTILE)
-    nasty = rows(12, networks, change=[(HOSTILE, 2.0)], **texts)
+    nasty = shrunk(rows(12, networks, change=[(HOSTILE, 2.0)], **texts), kinds=[HOSTILE, "x"])
     classes = [HOSTILE, "</style>", "</title>", "<!--", '"', *"abcde"]
     config = {**CONFIG, "space": HOSTILE, HOSTILE: HOSTILE}
     long = tuple(f"network{'x' * 90}{n}" for n in range(10))
@@ -50,6 +52,9 @@ def reports(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         "hostile": Findings(table_of(nasty, classes, config)),
         "long": Findings(table_of(wide, [f"class{'y' * 200}{n}" for n in range(40)])),
         "empty": Findings(table_of([])),
+        "atlas": Findings(table_of(shrunk(rows(80)), config={**CONFIG, "search": "map-elites"})),
+        "many classes": Findings(table_of(_scattered(80), [f"a class called {n}" for n in range(200)])),
+        "ranked": Findings(table_of(pool_rows(), config=POOL)),
     }
     titles = {"hostile": HOSTILE}
     hunts = {
@@ -57,6 +62,12 @@ def reports(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         for name, found in tables.items()
     }
     return hunts | {name: write_report(run) for name, run in _comparisons(folder).items()}
+
+
+def _scattered(count: int) -> list[dict[str, Any]]:
+    """Findings of ever other classes."""
+    some = shrunk(rows(count))
+    return [row | {"truth": 2 * n, "consensus": 2 * n, "said": 2 * n + 1} for n, row in enumerate(some)]
 
 
 def _comparisons(folder: Path) -> dict[str, Path]:
@@ -205,3 +216,51 @@ def test_print_is_light_and_complete(browser: Any, reports: dict[str, Path]) -> 
         assert not visit.page.locator(".filters").is_visible()
         assert visit.page.evaluate("document.querySelector('details pre').getBoundingClientRect().height") > 50
         assert visit.page.pdf(format="A4").startswith(b"%PDF")
+
+
+def _shown(visit: Visit) -> list[str]:
+    """The ids of the cards, as they stand on the screen."""
+    found: list[str] = visit.page.evaluate(
+        "[...document.querySelectorAll('.cards li')].filter(card => card.getClientRects().length)"
+        ".map(card => [card.getBoundingClientRect(), card.querySelector('code').textContent])"
+        ".sort((a, b) => a[0].top - b[0].top || a[0].left - b[0].left).map(([_, id]) => id)"
+    )
+    return found
+
+
+def test_cards_can_be_sorted_by_realism(browser: Any, reports: dict[str, Path]) -> None:
+    some = shrunk(rows(80))
+    with Visit(browser, reports["atlas"]) as visit:
+        usual = _shown(visit)
+        assert usual == [row["id"] for row in sorted(some, key=lambda row: (row["truth"], row["said"], row["lane"]))]
+        visit.page.get_by_label("Order").select_option("most realistic first")
+        assert _shown(visit) == [row["id"] for row in sorted(some, key=lambda row: -row["realism"])]
+        visit.page.get_by_label("Order").select_option("least realistic first")
+        assert _shown(visit) == [row["id"] for row in sorted(some, key=lambda row: row["realism"])]
+
+
+def test_a_square_of_the_atlas_leads_to_its_card(browser: Any, reports: dict[str, Path]) -> None:
+    with Visit(browser, reports["atlas"]) as visit:
+        square = visit.page.locator(".squares a").nth(5)
+        square.scroll_into_view_if_needed()
+        right = square.get_attribute("title").split(" taken")[0]
+        other = next(str(digit) for digit in range(10) if str(digit) != right)
+        visit.page.get_by_label("Right class").select_option(other)  # hidden by the filter, and shown all the same
+        target = visit.page.locator(square.get_attribute("href"))
+        assert not target.is_visible()
+        square.click()
+        assert target.is_visible()
+        assert target.inner_text().startswith(f"{right} taken for")
+        assert 0 <= target.bounding_box()["y"] < 800
+
+
+def test_squares_of_the_atlas_can_be_hit(browser: Any, reports: dict[str, Path]) -> None:
+    for name in ("atlas", "many classes"):
+        for width in (390, 1200):
+            with Visit(browser, reports[name], width) as visit:
+                boxes = visit.page.evaluate(
+                    "[...document.querySelectorAll('.squares a')].map(a => a.getBoundingClientRect())"
+                    ".map(box => [box.width, box.height])"
+                )
+                assert boxes
+                assert min(min(box) for box in boxes) >= 6

@@ -51,7 +51,7 @@ def test_rows_without_truth_origin_film_or_trace(tmp_path: Path) -> None:
         *rows(1, **bare, trace=[]),
         *rows(1, **bare, trace=None, after=None, image=None),
     ]
-    page = written(table_of(some), tmp_path)
+    page = written(table_of([row | {"lane": lane} for lane, row in enumerate(some)]), tmp_path)
     assert "4 of 4 trials" in page.texts("h1")[0]
     assert len(page.texts("article")) == 4
     assert page.texts("ol", class_="steps")[0].count("step") == 1

@@ -28,7 +28,7 @@ def print_summary(rows: list[dict[str, Any]], report: Path | None, *, json: bool
 
     title = "What each network gets wrong that all its peers get right"
     table = Table(title=title, title_justify="left", box=box.SIMPLE)
-    for name in ("suspect", "trials", "found", "success", "95 %", "moves", "inferences", "paper"):
+    for name in ("suspect", "trials", "found", "success", "95 %", "moves", "inferences", "paper", "different"):
         named = name == "suspect"
         table.add_column(name, justify="left" if named else "right", no_wrap=not named, overflow="fold")
     for row in rows:
@@ -36,11 +36,15 @@ def print_summary(rows: list[dict[str, Any]], report: Path | None, *, json: bool
             Text(shown(row["suspect"])), f"{row['trials']:,}", f"{row['found']:,}",
             f"{100 * (row['success'] or 0):.1f} %",
             f"{100 * row['low']:.0f}–{100 * row['high']:.0f}", _mean(row["moves"], 1),
-            _mean(row["inferences_spent"], 0), _mean(row["inferences_as_the_paper_counts"], 0),
+            _mean(row["inference_equivalents"], 0), _mean(row["inferences_as_the_paper_counts"], 0),
+            f"{row['cells']:,}",
         )  # fmt: skip
     console = Console()
     console.print(table)
-    note = "Means over successful trials: accepted moves, inferences spent, and inferences as the paper counts them."
+    note = (
+        "Means over successful trials: accepted moves, inferences spent (a gradient counts as two further ones), and "
+        "inferences as the paper counts them. Different: kinds of mistake by class, answer, kind and size of move."
+    )
     console.print(note, style="dim")
     invalid = sum(row["invalid"] for row in rows)
     if invalid:

@@ -34,6 +34,7 @@ def run_pool(
     `PoolConfig` that a hunt does not have (top, label, labelled).
     """
     from foible.recipes.pool import rank, read_summary
+    from foible.report import write_report
 
     usual = {field.name: field.default for field in fields(HuntConfig)}
     given = {name: value for name, value in settings.items() if value not in (usual[name], None, [], ())}
@@ -42,7 +43,8 @@ def run_pool(
         raise UserError(f"{', '.join(useless)} beside --pool: a pool is ranked as it is, and nothing is searched")
     options = {name: value for name, value in given.items() if name in SHARED} | own
     rank(networks, pool, out=out, workers=workers, device=device, trust=trust, quiet=json, **options)
-    print_pool(read_summary(out), json=json, run=str(out))
+    report = write_report(out)
+    print_pool(read_summary(out), json=json, run=str(out), report=str(report))
 
 
 def print_pool(summary: dict[str, Any], *, json: bool = False, **more: Any) -> None:
@@ -87,3 +89,5 @@ def print_pool(summary: dict[str, Any], *, json: bool = False, **more: Any) -> N
     for what, count in left.items():
         if count:
             console.print(f"{count:,} {what}", style="yellow")
+    if more.get("report"):
+        console.print(f"Report: {more['report']}", soft_wrap=True, markup=False)

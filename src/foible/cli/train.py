@@ -14,8 +14,8 @@ def train(
         list[str],
         typer.Argument(
             metavar="SPEC...",
-            help="Networks: softmax, mlp:30, mlp:100-100,sigmoid, ae:400, conv, lenet, mlp4, cnn4, vit4, resnet:20; "
-            "or probes: probe:BACKBONE, probe:BACKBONE,hidden=128.",
+            help="Networks: softmax, mlp:30, mlp:100-100,sigmoid, ae:400, conv, lenet, mlp4, cnn4, vit4, resnet:20, "
+            "inception; or probes: probe:BACKBONE, probe:BACKBONE,hidden=128.",
             show_default=False,
         ),
     ],
@@ -31,6 +31,13 @@ def train(
     weight_decay: Annotated[
         float, typer.Option(min=0, help="Above 0: AdamW with this decay (probes always have a little).")
     ] = 0.0,
+    augment: Annotated[
+        str,
+        typer.Option(
+            help="Training images changed anew in every step: none, crops (of 8–100 % of the area) or paper (also "
+            "rotation, brightness, contrast, saturation, hue); with options, as paper?flip=true."
+        ),
+    ] = "none",
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
     trust: Annotated[
         bool, typer.Option("--trust", help="Load backbones that can run code when loaded: pickles, TorchScript, .pt2.")
@@ -55,6 +62,8 @@ def train(
 
       foible train lenet --seeds 5 --target 0.98 --data mnist --out lenets
 
+      foible train resnet:20 --seeds 5 --augment "paper?flip=true" --data cifar10 --out robust
+
       foible train mlp:100-100,sigmoid softmax --data folder:photos --out mine
 
       foible train probe:hf:./my-model probe:hf:./my-model,hidden=128 --seeds 3 --data folder:photos --out peers
@@ -64,7 +73,7 @@ def train(
 
     entries = train_networks(
         specs, data, seeds=seeds, out=out, epochs=epochs, batch=batch, rate=rate, weight_decay=weight_decay,
-        target=target, device=device, trust=trust, quiet=as_json,
+        target=target, augment=augment, device=device, trust=trust, quiet=as_json,
     )  # fmt: skip
     rows = [
         {

@@ -27,12 +27,18 @@ from foible.networks.layers import Dropout
 from foible.randomness import uniforms
 
 CACHE = 8 * 2**20  # bytes
+AUXILIARY_WEIGHT = 0.3  # of each auxiliary classifier's loss, as Szegedy et al. have it
 Loss = Callable[[Any, Tensor, Tensor], Tensor]  # (outputs, images, labels), each (K, n, …), to (K,)
 
 
-def cross_entropy(logits: Tensor, images: Tensor, labels: Tensor) -> Tensor:
-    """Mean over each member's batch: (K, n, classes) and (K, n) to (K,)."""
-    del images
+def cross_entropy(logits: Tensor | tuple[Tensor, ...], images: Tensor, labels: Tensor) -> Tensor:
+    """Mean over each member's batch: (K, n, classes) and (K, n) to (K,).
+
+    A network with auxiliary classifiers gives a tuple when it is trained, its own logits first.
+    """
+    if isinstance(logits, tuple):
+        main, *others = (cross_entropy(one, images, labels) for one in logits)
+        return main + AUXILIARY_WEIGHT * sum(others)
     return F.cross_entropy(logits.flatten(0, 1), labels.flatten(), reduction="none").view(labels.shape).mean(1)
 
 

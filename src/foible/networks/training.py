@@ -1,9 +1,9 @@
 """Teach one fleet: the loop behind `foible train`.
 
 Everything random is a function of the seed: first weights of (spec, seed), the order of the images of (seed, epoch),
-dropout of (seed, layer, step). Each member has its own order. So a member learns the same alone and in a fleet, and
-a run that was killed goes on from its checkpoint to the same weights (the same bits where device, thread count and
-torch are the same).
+augmentation of (seed, step, place in the batch), dropout of (seed, layer, step). Each member has its own order. So a
+member learns the same alone and in a fleet, and a run that was killed goes on from its checkpoint to the same weights
+(the same bits where device, thread count and torch are the same).
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from torch import Tensor, nn
 
 from foible.errors import UserError
 from foible.networks import zoo
+from foible.networks.augment import Crops, draws_for
 from foible.networks.checkpoint import Checkpoint
 from foible.networks.fleet import Fleet, cross_entropy, members_at_once
 from foible.networks.preprocess import Preprocess
@@ -58,6 +59,7 @@ class Lesson:
     weight_decay: float = 0.0
     target: float | None = None
     pretraining_epochs: int = 0  # of the autoencoder
+    augment: Crops | None = None  # never while an autoencoder is pretrained
 
 
 @dataclass
@@ -100,10 +102,18 @@ def order(seeds: Tensor, epoch: int, n: int) -> Tensor:
     return words(0, seeds, epoch, stream="fleet.order", count=n).argsort(dim=1, stable=True)
 
 
-def batches(material: Material, index: Tensor, preprocess: Preprocess) -> tuple[Tensor, Tensor]:
-    """Each member's images (K, batch, channels, height, width), preprocessed, and labels; `index` is (K, batch)."""
+def batches(
+    material: Material,
+    index: Tensor,
+    preprocess: Preprocess,
+    change: Callable[[Tensor], Tensor] = lambda images: images,
+) -> tuple[Tensor, Tensor]:
+    """Each member's images (K, batch, channels, height, width), preprocessed, and labels; `index` is (K, batch).
+
+    `change` is done to all of them, (K * batch, channels, height, width) in [0, 1], before.
+    """
     flat = index.reshape(-1)
-    images = preprocess(material.images.index_select(0, flat).to(torch.float32) / 255)
+    images = preprocess(change(material.images.index_select(0, flat).to(torch.float32) / 255))
     return images.view(*index.shape, *images.shape[1:]), material.labels.index_select(0, flat).view_as(index)
 
 
@@ -217,7 +227,11 @@ class _Course:
         if self.order is None or number == 0:
             self.order = order(self.fleet.lanes, epoch, len(self.material.images))
         index = self.order[:, number * self.lesson.batch : (number + 1) * self.lesson.batch]
-        return batches(self.material, index, self.lesson.preprocess)
+        augment = self.lesson.augment if self.classifying else None
+        if augment is None:
+            return batches(self.material, index, self.lesson.preprocess)
+        draws = draws_for(self.fleet.lanes, self.standing.step, self.lesson.batch).flatten(0, 1)
+        return batches(self.material, index, self.lesson.preprocess, lambda images: augment(images, draws))
 
     def _end_of_epoch(self) -> str:
         self._check_finite()

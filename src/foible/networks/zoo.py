@@ -10,6 +10,7 @@ from torch import nn
 
 from foible.errors import UserError
 from foible.networks import convolutional, dense
+from foible.networks.inception import FORMS, Inception
 from foible.networks.resnet import ResNet
 from foible.networks.vit import ViT
 from foible.specs import did_you_mean
@@ -111,13 +112,27 @@ def _resnet(arguments: str, shape: Shape, classes: int) -> nn.Module:
     layers = _units(spec, depth)
     if layers % 6 != 2 or not 8 <= layers <= 1202:
         raise UserError(f"{layers} layers in network {spec!r}: a CIFAR ResNet has 6n+2, as 8, 14, 20, 32, 44, 56, 110")
-    width = 16
+    return ResNet(shape, classes, layers, _numbers(spec, options, {"width": 16})["width"])
+
+
+def _inception(arguments: str, shape: Shape, classes: int) -> nn.Module:
+    spec = f"inception:{arguments}"
+    given = _numbers(spec, arguments.split(",") if arguments else [], {"width": 16, "modules": 9})
+    if given["modules"] not in FORMS:
+        raise UserError(f"{given['modules']} modules in network {spec!r}: expected 9, as GoogLeNet has, 6 or 3")
+    return Inception(shape, classes, **given)
+
+
+def _numbers(spec: str, options: list[str], defaults: dict[str, int]) -> dict[str, int]:
+    """`width=8` and the like, where `spec` takes them."""
+    numbers = dict(defaults)
     for option in options:
         key, _, value = option.partition("=")
-        if key != "width":
-            raise UserError(f"unknown option {option!r} in network {spec!r}: it takes width=N, as resnet:20,width=8")
-        width = _units(spec, value)
-    return ResNet(shape, classes, layers, width)
+        if key not in defaults:
+            takes, example = " and ".join(f"{name}=N" for name in defaults), family_of(spec).example
+            raise UserError(f"unknown option {option!r} in network {spec!r}: it takes {takes}, as {example}")
+        numbers[key] = _units(spec, value)
+    return numbers
 
 
 def _vit4(arguments: str, shape: Shape, classes: int) -> nn.Module:
@@ -147,4 +162,5 @@ FAMILIES: dict[str, Family] = {
     "cnn4": Family(_plain("cnn4", convolutional.cnn4), "cnn4", "the CNN of paper 4", smallest=4),
     "vit4": Family(_vit4, "vit4:patch=7", "the vision transformer of paper 4"),
     "resnet": Family(_resnet, "resnet:20,width=8", "CIFAR ResNet of 6n+2 layers (He et al.)", smallest=8),
+    "inception": Family(_inception, "inception:width=8", "GoogLeNet's form, with its auxiliary heads", smallest=16),
 }

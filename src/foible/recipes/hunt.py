@@ -341,7 +341,8 @@ def _settings(config: HuntConfig, basket: Basket, meeting: Meeting) -> dict[str,
     channels = data.channels if isinstance(data, Photographs) else data.images.shape[1]
     pixels = channels * meeting.size[0] * meeting.size[1]
     share = config.trials if config.atlas else math.ceil(config.trials / 2)  # a unit of an atlas is a map of its own
-    unit = config.unit or max(16, min(20_000, 16_000_000 // pixels, share))
+    much = 1 if basket.device.type == "cpu" else 5  # a GPU likes more lanes at once
+    unit = config.unit or max(16, min(much * 20_000, much * 16_000_000 // pixels, share))
     settings = {
         "recipe": "hunt",
         "data": data.name,

@@ -41,9 +41,10 @@ def read_options(options: dict[str, Any]) -> tuple[HuntConfig, dict[str, Any]]:
             options[name] = specs.spec_of(given, table) or f"object:{getattr(given, '__name__', type(given).__name__)}"
     config = HuntConfig(**options)
     if config.atlas:
-        if not str(options.get("search", ATLAS)).startswith(ATLAS):
+        if config.search == HuntConfig.search:
+            config = dataclasses.replace(config, search=ATLAS)
+        if not config.search.startswith(ATLAS):
             raise UserError(f"an atlas is drawn by the search {ATLAS!r}, not by {config.search!r}: leave one out")
-        config = dataclasses.replace(config, search=options.get("search", ATLAS))
     sugar: dict[str, dict[str, Any]] = {
         "objective": {
             "peer_confidence": config.peer_confidence,

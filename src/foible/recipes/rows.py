@@ -20,7 +20,7 @@ from foible.images import LEAST_ROWS, encode_png, encode_pngs, to_bytes, to_floa
 from foible.objectives import Objective, probabilities
 from foible.realism import Realism
 from foible.search.found import EXHAUSTED, FOUND, INVALID, Accepted, Found, Trials
-from foible.search.shrink import shrink
+from foible.search.shrink import kinds_of, shrink
 from foible.spaces import is_box
 
 FILM_HEIGHT = 64  # frames of a film are shrunk to at most this
@@ -158,6 +158,7 @@ def make_rows(
         "score": score,
         "size": _sizes(space, points, count),
         "realism": None if realism is None else realism.score(to_floats(pixels)).cpu().numpy(),
+        "kinds": kinds_of(space, type(points)(*(field[:count] for field in points))),
         **(_least(space, objective, basket, seeds, trials.aims, paths, held, suspect) if shrinks else {}),
         "film": [
             encode_png(np.concatenate(film, 2)) if state == FOUND else None

@@ -25,6 +25,7 @@ from foible.basket import pick_device
 from foible.data import Dataset, Photographs, load
 from foible.errors import Interrupted, UserError
 from foible.networks import files, grouped, resume, zoo
+from foible.networks.augment import augmentation
 from foible.networks.checkpoint import Checkpoint
 from foible.networks.files import Entry
 from foible.networks.fleet import Fleet
@@ -47,6 +48,7 @@ class TrainConfig:
     rate: float | None = None  # of Adam
     weight_decay: float = 0.0  # above 0: AdamW
     target: float | None = None  # stop a network once its test accuracy, 0 to 1, is at least this
+    augment: str | None = None  # "crops" or "paper", with options or without; see foible.networks.augment
 
     def __post_init__(self) -> None:
         if not self.specs:
@@ -63,7 +65,11 @@ class TrainConfig:
             raise UserError(f"weight_decay is {self.weight_decay}: expected 0 or more")
         if self.target is not None and not 0 < self.target <= 1:
             raise UserError(f"target is {self.target}: expected an accuracy above 0 and up to 1, such as 0.98")
+        object.__setattr__(self, "augment", None if self.augment == "none" else self.augment)
+        augmentation(self.augment)  # or an error that says what is wrong with it
         probes = [is_probe(spec) for spec in self.specs]
+        if any(probes) and self.augment:
+            raise UserError("probes see each image once, as it is: --augment is for networks of the zoo")
         if any(probes) and not all(probes):
             raise UserError("probes and networks of the zoo are trained apart: give two commands, with an --out each")
         names = [spec if is_probe(spec) else zoo.name_of(spec) for spec in self.specs]
@@ -94,6 +100,7 @@ RECIPES = {
     "cnn4": Recipe(5, rate=5e-4, least_steps=100),
     "vit4": Recipe(15, rate=5e-4),
     "resnet": Recipe(20, decay=True),
+    "inception": Recipe(20, decay=True),
 }
 
 
@@ -109,6 +116,7 @@ def train(
     rate: float | None = None,
     weight_decay: float = 0.0,
     target: float | None = None,
+    augment: str | None = None,
     device: str = "auto",
     trust: bool = False,
     checkpoint_seconds: float = 10.0,
@@ -119,6 +127,8 @@ def train(
     specs: networks of the zoo, or probes of networks that you have: `probe:BACKBONE`, `probe:BACKBONE,hidden=128`.
     data: a spec such as `digits` (both its splits are used), or a `Dataset` to train on, with `test` beside it.
     seeds: how many networks of each spec (seeds 0, 1, …), or the seeds themselves.
+    augment: training images changed anew in every step: "crops" or "paper" (paper 1, Sec. 4), as in
+        "paper?flip=true"; options are those of `foible.networks.augment`.
     out: a folder for the basket. A finished basket of the same settings there is not trained again.
     trust: load backbones of probes that can run code when loaded.
     checkpoint_seconds: how often, at most, the state of training is written into `out`.
@@ -128,6 +138,7 @@ def train(
         data=data if isinstance(data, str) else data.name,
         seeds=tuple(range(seeds)) if isinstance(seeds, int) else tuple(seeds),
         epochs=epochs, batch=batch, rate=rate, weight_decay=weight_decay, target=target,
+        augment=augment,
     )  # fmt: skip
     place = pick_device(device)
     if is_probe(config.specs[0]):
@@ -276,6 +287,7 @@ def _lesson(config: TrainConfig, spec: str, data: Dataset) -> Lesson:
         weight_decay=config.weight_decay,
         target=config.target,
         pretraining_epochs=recipe.pretraining_epochs and (config.epochs or max(recipe.pretraining_epochs, enough)),
+        augment=augmentation(config.augment),
     )
 
 
@@ -302,6 +314,7 @@ def _entries(
         "weight_decay": lesson.weight_decay,
         "target": lesson.target,
         "pretraining_epochs": lesson.pretraining_epochs,
+        "augment": None if lesson.augment is None else {"spec": config.augment, **asdict(lesson.augment)},
         "device": material.images.device.type,
         "torch": torch.__version__,
     }

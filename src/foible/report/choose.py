@@ -10,10 +10,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from foible.report.atlas import Place
 from foible.report.source import Source
-from foible.report.tally import Candidate, Tally, groups
+from foible.report.tally import Candidate, Suspect, Tally, groups
 
-Place = tuple[int, int]  # part, row
 Key = TypeVar("Key")
 
 
@@ -26,25 +26,56 @@ def shares(found: dict[Key, int], total: int) -> dict[Key, int]:
     return given
 
 
-def gallery_places(source: Source, result: Tally, total: int) -> Iterator[Place]:
-    """Rows for the gallery: of each suspect its share, evenly spaced among its findings."""
+def gallery_places(source: Source, result: Tally, total: int) -> Iterator[tuple[Place, int]]:
+    """Rows for the gallery, each with its rank: 0 the best of a pair of classes, 1 of a cell of the atlas, 2 the most
+    realistic, 3 the rest. Each suspect has its share, and the rest is evenly spaced among its findings."""
     found = {name: suspect.found for name, suspect in result.suspects.items() if suspect.found}
     given = shares(found, total)
-    wanted = {
-        name: ((np.arange(count) + 0.5) * found[name] / count).astype(np.int64)
-        for name, count in given.items()
-        if count
-    }
+    chosen = {name: _special(result.suspects[name], given[name]) for name in found}
+    wanted = {}
+    for name, special in chosen.items():
+        left = given[name] - len(special)
+        wanted[name] = ((np.arange(left) + 0.5) * (found[name] - len(special)) / max(1, left)).astype(np.int64)
     seen: Counter[str] = Counter()
     for part, table in enumerate(source.tables(("suspect", "outcome"))):
         rows = np.flatnonzero(pc.equal(table.column("outcome"), "found").to_numpy(zero_copy_only=False))
         names = table.column("suspect").take(pa.array(rows)).combine_chunks()
-        chosen = []
+        some: dict[int, int] = {}
         for name, where in groups(names):
-            ordinals = seen[name] + np.arange(len(where))
-            seen[name] += len(where)
-            chosen.extend(rows[where[np.isin(ordinals, wanted.get(name, ()))]].tolist())
-        yield from ((part, row) for row in sorted(chosen))
+            special = chosen.get(name, {})
+            mine = {row: special[part, row] for row in rows[where].tolist() if (part, row) in special}
+            others = np.setdiff1d(rows[where], list(mine))
+            ordinals = seen[name] + np.arange(len(others))
+            seen[name] += len(others)
+            some |= mine | dict.fromkeys(others[np.isin(ordinals, wanted.get(name, ()))].tolist(), 3)
+        yield from (((part, row), some[row]) for row in sorted(some))
+
+
+def _special(suspect: Suspect, share: int) -> dict[Place, int]:
+    """The findings that a suspect's share of the gallery should not miss, with their rank. Half of the share, or more
+    where there is one for each finding anyway, shows different mistakes; a tenth shows the most realistic."""
+    if share >= suspect.found:
+        share *= 2
+    special: dict[Place, int] = {}
+    for rank, places in enumerate(suspect.atlas.examples()):
+        room = max(0, share // 2 - len(special))
+        spread = fewer([0] * len(places), room) if rank == 0 else range(min(room, len(places)))
+        special |= {places[number]: rank for number in spread}
+    for place in suspect.realistic.places(share // 10):
+        special.setdefault(place, 2)
+    return special
+
+
+def fewer(ranks: Sequence[int], count: int) -> list[int]:
+    """Which `count` of some rows to keep, in order: of the best ranks all, of the last that fits an even spread."""
+    if count >= len(ranks):
+        return list(range(len(ranks)))
+    kept: list[int] = []
+    for rank in sorted(set(ranks)):
+        these = [place for place, own in enumerate(ranks) if own == rank]
+        room = min(count - len(kept), len(these))
+        kept += [these[number * len(these) // room] for number in range(room)]
+    return sorted(kept)
 
 
 def session_places(result: Tally, total: int) -> list[Place]:

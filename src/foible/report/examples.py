@@ -13,7 +13,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from foible.report import words
-from foible.report.choose import Place, rows_at
+from foible.report.atlas import Place
+from foible.report.choose import rows_at
 from foible.report.pictures import Picture, picture
 from foible.report.source import About, Source
 

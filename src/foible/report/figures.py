@@ -47,58 +47,6 @@ class Step:
         return ", ".join(f"{bar.network} {words.probability(bar.value)}" for bar in self.bars)
 
 
-@dataclass(frozen=True)
-class Mistake:
-    """One finding in words: a card of the gallery, or the heading of a session."""
-
-    id: str
-    suspect: str
-    right: str
-    said: str
-    sure: str  # the suspect's probability for what it said
-    peers: str  # what the peers said, and how surely
-    change: str
-    file: str  # that its origin was read from; "" where none
-    origin: Picture | None
-    image: Picture | None
-    keys: tuple[int, int]  # class indices, right and said
-
-
-def _probability(after: list[list[float]] | None, network: int, label: int | None) -> float:
-    try:
-        value = after[network][label] if after is not None and label is not None and label >= 0 else None
-    except IndexError:
-        value = None
-    return float("nan") if value is None else float(value)
-
-
-def mistake(row: dict[str, Any], about: About) -> Mistake:
-    networks, after = row["networks"] or [], row["after"]
-    right = row["truth"] if row["truth"] is not None else row["consensus"]
-    own = networks.index(row["suspect"]) if row["suspect"] in networks else -1
-    others = [place for place in range(len(networks)) if place != own]
-    peers = ""
-    if others and row["consensus"] is None:
-        peers = "peers differ"
-    elif others:
-        least = words.least(_probability(after, place, row["consensus"]) for place in others)
-        who, bound = ("peer says", "") if len(others) == 1 else ("peers say", "≥\u00a0")
-        peers = f"{who} {about.class_name(row['consensus'])} ({bound}{least})"
-    return Mistake(
-        id=str(row["id"]),
-        suspect=str(row["suspect"]),
-        right=about.class_name(right),
-        said=about.class_name(row["said"]),
-        sure=words.probability(_probability(after, own, row["said"]) if own >= 0 else None),
-        peers=peers,
-        change=words.change_text(row["change"]),
-        file=str(row["origin_file"] or ""),
-        origin=picture(row["origin"]),
-        image=picture(row["image"]),
-        keys=(-1 if right is None else right, -1 if row["said"] is None else row["said"]),
-    )
-
-
 def session(row: dict[str, Any]) -> list[Step]:
     """The accepted steps of one finding, with every network's activation: the paper's Figure 5."""
     trace, networks, suspect = row["trace"] or [], row["networks"] or [], row["suspect"]
@@ -123,17 +71,20 @@ def results(result: Tally) -> list[dict[str, Any]]:
     """A row per suspect for the table of results; means are over found rows."""
     rows = []
     for suspect in result.suspects.values():
-        low, high = wilson(suspect.found, suspect.trials)
+        low, high = wilson(suspect.solved, suspect.trials)
         each = max(1, suspect.found)
-        means = (suspect.moves / each, suspect.forwards / each, suspect.paper_forwards / each)
+        equivalents = suspect.forwards + 2 * suspect.backwards
+        means = (suspect.moves / each, suspect.forwards / each, suspect.paper_forwards / each, equivalents / each)
         shown = [
-            words.number(mean, digits) if suspect.found else "–" for mean, digits in zip(means, (1, 0, 0), strict=True)
+            words.number(mean, digits) if suspect.found else "–"
+            for mean, digits in zip(means, (1, 0, 0, 0), strict=True)
         ]
         rows.append(
             {
                 "name": suspect.name, "trials": suspect.trials, "found": suspect.found,
-                "share": suspect.found / max(1, suspect.trials), "low": low, "high": high,
+                "share": suspect.solved / max(1, suspect.trials), "low": low, "high": high,
                 "moves": shown[0], "forwards": shown[1], "paper": shown[2],
+                "equivalents": shown[3],
                 "exhausted": suspect.exhausted, "invalid": suspect.invalid,
             }
         )  # fmt: skip

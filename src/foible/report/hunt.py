@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from foible.report import choose, figures, words
+from foible.report import atlas, choose, figures, words
+from foible.report.atlas import Place
+from foible.report.cards import CARD, Mistake, mistake, ordered
 from foible.report.page import fitted, settings_json, template, versions
 from foible.report.source import Source
-from foible.report.tally import Tally, tally
+from foible.report.tally import Suspect, Tally, tally
 
-_CARD = (
-    "id", "suspect", "networks", "truth", "consensus", "said", "after", "change", "image", "origin", "origin_file",
-)  # fmt: skip
-_SESSION = (*_CARD, "moves", "trace", "film")
+_SESSION = (*CARD, "trace", "film")
 
 
 def render(source: Source, *, title: str | None = None, gallery: int = 1000, sessions: int = 8) -> str:
@@ -33,9 +32,10 @@ def render(source: Source, *, title: str | None = None, gallery: int = 1000, ses
         "space": words.space_words(about.configs or {}),
         "settings": words.settings(about.configs or {}),
         "results": figures.results(result),
-        "sessions": [(figures.mistake(row, about), figures.session(row)) for row in session_rows],
+        "sessions": [(mistake(row, about), figures.session(row)) for row in session_rows],
         "axis": [about.class_name(None if label < 0 else label) for label in axis],
         "confusions": [figures.confusion(s, axis, about) for s in result.suspects.values() if s.found],
+        "backwards": any(suspect.backwards for suspect in result.suspects.values()),
         "components": figures.components(result),
         "standouts": figures.standouts(result),
         "config_json": settings_json(about.configs),
@@ -43,54 +43,68 @@ def render(source: Source, *, title: str | None = None, gallery: int = 1000, ses
         "versions": versions(result.versions),
     }
     page = template("hunt.html")
-    places = choose.gallery_places(source, result, gallery)
-    cards = [figures.mistake(row, about) for row in choose.rows_at(source, places, _CARD)]
-    return fitted(lambda count: page.render(values | _gallery(_spread(cards, count), result)), len(cards))
+    places = list(choose.gallery_places(source, result, gallery))
+    rows = choose.rows_at(source, [place for place, _ in places], CARD)
+    cards = [(place, mistake(row, about)) for (place, _), row in zip(places, rows, strict=True)]
+    ranks = [rank for _, rank in places]
+
+    def draw(count: int) -> str:
+        return page.render(values | _gallery([cards[place] for place in choose.fewer(ranks, count)], result))
+
+    return fitted(draw, len(cards))
 
 
-def _spread(cards: list[figures.Mistake], count: int) -> list[figures.Mistake]:
-    """So many of the cards, taken evenly."""
-    return [cards[place * len(cards) // count] for place in range(count)]
-
-
-def _gallery(cards: list[figures.Mistake], result: Tally) -> dict[str, Any]:
-    """The cards in reading order, and what they can be filtered by."""
+def _gallery(some: list[tuple[Place, Mistake]], result: Tally) -> dict[str, Any]:
+    """The cards, what they can be filtered and ordered by, and the maps that link to them."""
     names = list(result.suspects)
-    ordered = sorted(cards, key=lambda card: (names.index(card.suspect), card.keys))
-    rights = {card.keys[0]: card.right for card in ordered}
-    saids = {card.keys[1]: card.said for card in ordered}
+    cards, orders = ordered(some, names)
+    mistakes = [mistake for _, mistake in some]
+    suspects = {name: suspect.atlas for name, suspect in result.suspects.items()}
     return {
-        "cards": [(names.index(card.suspect), card) for card in ordered],
-        "reduced": any(card.image is not None and card.image.copied for card in cards),
-        "photos": any(card.image is not None and not card.image.small for card in cards),
+        "cards": cards,
+        "orders": orders,
+        "atlas": atlas.draw(suspects, result.about, {place for place, _ in some}, result.atlas),
+        "reduced": any(one.image is not None and one.image.copied for one in mistakes),
+        "photos": any(one.image is not None and not one.image.small for one in mistakes),
+        "shrunk": any(one.least is not None for one in mistakes),
+        "typical": any(one.realism is not None for one in mistakes),
         "filters": [
             (
                 "s",
                 "Suspect",
                 [(place, name) for place, name in enumerate(names) if result.suspects[name].found],
             ),
-            ("t", "Right class", sorted(rights.items())),
-            ("w", "Suspect said", sorted(saids.items())),
+            ("t", "Right class", sorted({one.keys[0]: one.right for one in mistakes}.items())),
+            ("w", "Suspect said", sorted({one.keys[1]: one.said for one in mistakes}.items())),
         ],
     }
 
 
 def headline(result: Tally) -> dict[str, Any]:
     """The answer of the run in a sentence: the weakest suspect, and what the others came to."""
-    suspects = sorted(result.suspects.values(), key=lambda s: -s.found / max(1, s.trials))
+
+    def weakness(suspect: Suspect) -> float:
+        return len(suspect.atlas.cells) if result.atlas else suspect.solved / max(1, suspect.trials)
+
+    suspects = sorted(result.suspects.values(), key=lambda s: -weakness(s))
     if not suspects or not suspects[0].found:
         return {"suspect": None}
-    first, others = suspects[0], [s.found / max(1, s.trials) for s in suspects[1:]]
-    peers = {0: "", 1: "its peer stays right", 2: "both peers stay right"}.get(
-        first.peers, f"all {words.count_word(first.peers)} peers stay right"
+    first, others = suspects[0], [weakness(s) for s in suspects[1:]]
+    stay = "agree" if result.consensus else "stay right"
+    peers = {0: "", 1: "its peer keeps its answer" if result.consensus else "its peer stays right"}.get(
+        first.peers, f"both peers {stay}" if first.peers == 2 else f"all {words.count_word(first.peers)} peers {stay}"
     )
     rest = ""
     if others:
-        low, high = words.percent(others[-1]), words.percent(others[0])
+        say = words.number if result.atlas else words.percent
+        low, high = say(others[-1]), say(others[0])
         who = (
             f"The other suspect, {suspects[1].name}"
             if len(others) == 1
             else f"The other {words.count_word(len(others))} suspects"
         )
         rest = f"{who}: {low}." if low == high else f"{who}: {low} to {high}."
-    return {"suspect": first.name, "found": first.found, "trials": first.trials, "peers": peers, "rest": rest}
+    return {
+        "suspect": first.name, "solved": first.solved, "trials": first.trials, "cells": len(first.atlas.cells),
+        "peers": peers, "rest": rest,
+    }  # fmt: skip

@@ -12,13 +12,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from foible.atlas import is_atlas
 from foible.progress import progress
+from foible.report.atlas import Atlas, Best
 from foible.report.sample import Floats, Sample
 from foible.report.source import About, Source
+from foible.summary import Lanes
 
 COLUMNS = (
     "suspect", "networks", "outcome", "origin_data", "origin_split", "truth", "consensus", "said",
-    "moves", "candidates", "forwards", "trace", "change", "versions",
+    "moves", "candidates", "forwards", "backwards", "trace", "change", "versions",
+    "config", "lane", "label_from", "kinds", "size", "least_path", "score", "realism",
 )  # fmt: skip
 _ROWS = 8192  # at a time
 _UNKNOWN = -1
@@ -32,14 +36,19 @@ class Suspect:
     name: str
     networks: tuple[str, ...] = ()
     trials: int = 0
+    solved: int = 0  # trials with a find; an atlas may have several finds a trial
     found: int = 0
     exhausted: int = 0
     invalid: int = 0
+    consensus: int = 0  # rows whose right class is the networks' consensus and no label
     moves: int = 0
     forwards: int = 0
+    backwards: int = 0
     paper_forwards: int = 0  # candidates times networks: every candidate through every network
     confusion: Counter[tuple[int, int]] = field(default_factory=Counter)  # (right class, said), found rows
     changes: dict[str, Sample] = field(default_factory=dict)
+    atlas: Atlas = field(default_factory=Atlas)
+    realistic: Best = field(default_factory=Best)  # the most realistic findings
 
     @property
     def peers(self) -> int:
@@ -73,6 +82,16 @@ class Tally:
     def trials(self) -> int:
         return sum(suspect.trials for suspect in self.suspects.values())
 
+    @property
+    def atlas(self) -> bool:
+        """Whether the run looked for different mistakes: then a trial may have any number of findings."""
+        return any(is_atlas(config) for config in (self.about.configs or {}).values())
+
+    @property
+    def consensus(self) -> int:
+        """Trials whose right class is the networks' consensus, not a label."""
+        return sum(suspect.consensus for suspect in self.suspects.values())
+
 
 def tally(source: Source) -> Tally:
     """Read every row once, without its images."""
@@ -81,8 +100,9 @@ def tally(source: Source) -> Tally:
         for part, table in enumerate(source.tables(COLUMNS)):
             result.about.add(table)
             first = 0
+            lanes = Lanes(), Lanes()  # all trials, and those with a find: all rows of a trial are in one part
             for batch in table.to_batches(max_chunksize=_ROWS):
-                _add_batch(result, part, first, batch)
+                _add_batch(result, lanes, part, first, batch)
                 first += batch.num_rows
             bar.advance()
     return result
@@ -101,7 +121,7 @@ def groups(column: pa.Array) -> Iterator[tuple[Any, NDArray[np.int64]]]:
         yield value, np.flatnonzero(codes == code)
 
 
-def _add_batch(result: Tally, part: int, first: int, batch: pa.RecordBatch) -> None:
+def _add_batch(result: Tally, lanes: tuple[Lanes, Lanes], part: int, first: int, batch: pa.RecordBatch) -> None:
     result.versions.update(v for v in pc.unique(batch.column("versions")).to_pylist() if v)
     _add_sources(result, batch)
     joined = pc.binary_join(batch.column("networks"), "\x00")
@@ -113,11 +133,16 @@ def _add_batch(result: Tally, part: int, first: int, batch: pa.RecordBatch) -> N
         suspect = result.suspects.setdefault(name, Suspect(name, networks))
         result.networks.extend(network for network in networks if network not in result.networks)
         outcomes = dict(groups(some.column("outcome")))
-        suspect.trials += len(rows)
+        trials = list(zip(some.column("config").to_pylist(), some.column("lane").to_pylist(), strict=True))
+        new = [lanes[0].first(name, *trial) for trial in trials]
+        suspect.trials += sum(new)
+        told = some.column("label_from").to_pylist()
+        suspect.consensus += sum(one and whence == "consensus" for one, whence in zip(new, told, strict=True))
         suspect.exhausted += len(outcomes.get("exhausted", ()))
         suspect.invalid += len(outcomes.get("invalid", ()))
         if "found" in outcomes:
             where = outcomes["found"]
+            suspect.solved += sum(lanes[1].first(name, *trials[row]) for row in where.tolist())
             _add_found(result, suspect, networks, part, first + rows[where], some.take(pa.array(where)))
 
 
@@ -144,12 +169,16 @@ def _add_found(
     suspect.found += len(rows)
     suspect.moves += int(moves.clip(0).sum())
     suspect.forwards += int(ints(batch.column("forwards")).clip(0).sum())
+    suspect.backwards += int(ints(batch.column("backwards")).clip(0).sum())
     suspect.paper_forwards += len(networks) * int(ints(batch.column("candidates")).clip(0).sum())
     pairs, counts = np.unique(np.stack([right, ints(batch.column("said"))], 1), axis=0, return_counts=True)
     for (a, b), count in zip(pairs.tolist(), counts.tolist(), strict=True):
         suspect.confusion[a, b] += count
     for key, values in change_values(batch.column("change")):
         suspect.changes.setdefault(key, Sample()).add(values)
+    places = [(part, row) for row in rows.tolist()]
+    suspect.atlas.add(places, batch, own=result.atlas)
+    suspect.realistic.add(places, batch.column("realism").to_pylist())
     if suspect.name not in networks:
         return
     known, starts, ends = both_ends(batch.column("trace"), len(networks))

@@ -8,7 +8,9 @@ from typing import Any
 
 _NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 _UNITS = {"°", "%", "px", "pixel", "pixels", "swaps", "deg", "EV"}
-_SPACES = {"affine": "small affine changes", "photometric": "changes of light", "swaps": "pixel swaps"}
+_SPACES = {
+    "affine": "small affine changes", "photometric": "changes of light", "crop": "crops", "swaps": "pixel swaps"
+}  # fmt: skip
 _FIRST = (
     "space",
     "objective",
@@ -132,12 +134,15 @@ def pixels(size: object) -> str:
 
 
 def space_words(configs: Mapping[str, Mapping[str, Any]]) -> str:
-    """What the space of the search holds: "small affine changes"."""
+    """What the space of the search holds: "small affine changes"; of a chain, "crops and small affine changes"."""
     spaces = {str(config.get("space") or "") for config in configs.values()}
     if len(spaces) != 1:
         return "small changes"
-    name = spaces.pop().partition("?")[0].rpartition(":")[2]  # of FILE.py:NAME, the name
-    return _SPACES.get(name, f"changes of the space {name}" if name else "small changes")
+    names = [part.partition("?")[0].rpartition(":")[2] for part in spaces.pop().split("+")]  # of FILE.py:NAME, the name
+    if len(names) > 1 and not all(name in _SPACES for name in names):
+        return f"changes of the spaces {' and '.join(names)}"
+    told = [_SPACES.get(name, f"changes of the space {name}" if name else "small changes") for name in names]
+    return told[0] if len(told) == 1 else f"{', '.join(told[:-1])} and {told[-1]}"
 
 
 def settings(configs: Mapping[str, Mapping[str, Any]], limit: int = 24) -> list[tuple[str, str]]:
@@ -149,7 +154,7 @@ def settings(configs: Mapping[str, Mapping[str, Any]], limit: int = 24) -> list[
                 continue
             inner = value.items() if isinstance(value, Mapping) and len(value) <= 8 else [("", value)]
             for name, setting in inner:
-                if setting is None or setting == [] or isinstance(setting, Mapping):
+                if setting is None or setting is False or setting == [] or isinstance(setting, Mapping):
                     continue
                 text = setting if isinstance(setting, str) else json.dumps(setting, ensure_ascii=False)
                 label = f"{key} {name}".strip().replace("_", " ")

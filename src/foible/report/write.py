@@ -1,4 +1,4 @@
-"""Write the report of a run: the page of a hunt, or the page of a comparison."""
+"""Write the report of a run: the page of a hunt, of a comparison, or of a ranked pool."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 from foible.disk import write_with_folder
 from foible.errors import UserError
 from foible.findings import Findings
-from foible.report import compare, hunt
+from foible.report import compare, hunt, pool
 from foible.report.source import Source
 
 
@@ -23,7 +23,7 @@ def write_report(
 
     It needs nothing but itself: no network, no script. The same run gives the same bytes.
 
-    run: a run folder of a hunt or of a comparison, a Parquet file of findings, or findings in memory.
+    run: a run folder of a hunt, a comparison or a ranking, a Parquet file of findings, or findings in memory.
     out: the file to write, or a folder for `report.html`; by default inside the run folder, or beside
         the Parquet file.
     gallery: at most so many findings are shown as cards; fewer where the file would grow beyond 8 MB.
@@ -33,6 +33,8 @@ def write_report(
     target = _target(run, out)
     if source.recipe == "compare":
         page = compare.render(source, title=title, gallery=gallery)
+    elif source.recipe == "pool":
+        page = pool.render(source, title=title, gallery=gallery)
     else:
         page = hunt.render(source, title=title, gallery=gallery, sessions=sessions)
     write_with_folder(target, page.encode("utf-8", "replace"))  # a name may hold half a surrogate pair

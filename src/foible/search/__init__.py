@@ -1,8 +1,33 @@
 """Searches: plain functions that move many lanes through a space at once, and say what each lane came to."""
 
+from collections.abc import Callable
+
 from foible.search.found import Accepted, Found, Trials
+from foible.search.genetic import genetic
+from foible.search.gradient import gradient
 from foible.search.hill_climb import hill_climb
+from foible.search.map_elites import map_elites
+from foible.search.pbil import pbil
+from foible.search.strategy import strategy
 
-SEARCHES = {"hill-climb": hill_climb}
+SEARCHES: dict[str, Callable[..., Found]] = {
+    "hill-climb": hill_climb,
+    "map-elites": map_elites,
+    "genetic": genetic,
+    "pbil": pbil,
+    "strategy": strategy,
+    "gradient": gradient,
+}
 
-__all__ = ["SEARCHES", "Accepted", "Found", "Trials", "hill_climb"]
+__all__ = [
+    "SEARCHES",
+    "Accepted",
+    "Found",
+    "Trials",
+    "genetic",
+    "gradient",
+    "hill_climb",
+    "map_elites",
+    "pbil",
+    "strategy",
+]

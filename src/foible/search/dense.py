@@ -8,15 +8,15 @@ the same; the inferences spent are networks × candidates, and are counted so.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import linear
 
 from foible.basket import Basket, Precision
 from foible.objectives import Objective, of_class, probabilities
-
-COMPILED_FROM = 65_536  # rows; below this, compiling takes longer than it saves
 
 
 class State(NamedTuple):
@@ -52,6 +52,32 @@ def is_cheap(basket: Basket, names: list[str]) -> bool:
     )
 
 
+def together(basket: Basket, names: list[str]) -> Callable[[Tensor], Tensor] | None:
+    """Networks that all begin with a matrix product of the same pixels, as one function of images: their first layers
+    are one product, so that the images are read once. None where they are not of that kind."""
+    networks = [basket.network(name) for name in names]
+    hows = {basket.hows[name] for name in names}
+    if len(hows) > 1 or any(len(basket.lists[name]) != len(basket.classes) for name in names):
+        return None
+    for network in networks:
+        begins = [type(part) for part in network.children()][:2] if isinstance(network, nn.Sequential) else []
+        if begins != [nn.Flatten, nn.Linear]:
+            return None
+    firsts = [network[1] for network in networks]  # type: ignore[index]
+    rests = [network[2:] for network in networks]  # type: ignore[index]
+    weight = torch.cat([first.weight for first in firsts])
+    bias = torch.cat(
+        [first.weight.new_zeros(len(first.weight)) if first.bias is None else first.bias for first in firsts]
+    )
+    sizes, (how,) = [len(first.weight) for first in firsts], hows
+
+    def judge(images: Tensor) -> Tensor:
+        parts = linear(how(images).flatten(1), weight, bias).split(sizes, 1)
+        return torch.stack([rest(part) for rest, part in zip(rests, parts, strict=True)])
+
+    return judge
+
+
 class Dense:
     """The rounds of one search."""
 
@@ -61,7 +87,7 @@ class Dense:
         self.space, self.objective, self.basket, self.names = space, objective, basket, names
         self.patience, self.precision = patience, precision
         self.moved: tuple[int, ...] | None = None  # which fields of a point moves change
-        self._compiled: Any = None
+        self.judge = together(basket, names) if precision == "float32" and basket.device.type == "cuda" else None
 
     def _step(
         self, still: Any, state: State, aim: Tensor, drawn: Tensor, left: Tensor
@@ -71,7 +97,9 @@ class Dense:
         for place, field in zip(self.moved or (), state.moving, strict=True):
             fields[place] = field
         candidate = self.space.move(type(still)(*fields), drawn)
-        logits = self.basket.judge(self.space.render(candidate), self.names, self.precision)
+        images = self.space.render(candidate)
+        judged = self.judge(images) if self.judge else self.basket.judge(images, self.names, self.precision)
+        logits = judged.float()
         whole = getattr(self.objective, "whole", False)
         score = self.objective.score(logits if whole else logits[0], aim)
         active = state.alive & ~state.waiting
@@ -93,13 +121,6 @@ class Dense:
         )
         return after, accepted, broken, logits
 
-    def _stepper(self, rows: int) -> Any:
-        if rows < COMPILED_FROM or self.basket.device.type != "cuda":
-            return self._step
-        if self._compiled is None:
-            self._compiled = torch.compile(self._step, dynamic=False)
-        return self._compiled
-
     def round(self, lanes: Any, drawn: Tensor, left: Tensor) -> Round:
         """Try drawn (steps, rows, draws) in turn; `lanes` is brought up to date. left: candidates each row may try."""
         if self.moved is None:
@@ -112,9 +133,9 @@ class Dense:
             tuple(lanes.points[place] for place in self.moved),
             lanes.best, lanes.stale, lanes.alive, nobody, torch.zeros_like(lanes.stale),
         )  # fmt: skip
-        step, taken, said, broken = self._stepper(len(lanes.rows)), [], [], nobody
+        taken, said, broken = [], [], nobody
         for draws in drawn:
-            state, accepted, worse, logits = step(lanes.points, state, lanes.aim, draws, left)
+            state, accepted, worse, logits = self._step(lanes.points, state, lanes.aim, draws, left)
             taken.append(accepted)
             said.append(logits)
             broken = broken | worse

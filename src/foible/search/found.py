@@ -20,6 +20,9 @@ class Trials(NamedTuple):
     seeds: Tensor
     aims: Tensor
 
+    def to(self, device: torch.device) -> Trials:
+        return Trials(*(field.to(device) for field in self))
+
     def rows(self, index: Tensor) -> Trials:
         return Trials(*(field.index_select(0, index) for field in self))
 
@@ -38,9 +41,9 @@ class Accepted:
         """From what was accepted step by step: (row, step, draws, trace) each, of any number of rows."""
         none = torch.empty(0, dtype=torch.int64)
         events = events or [(none, none, torch.empty(0, draws), torch.empty(0, networks))]
-        row, step, drawn, trace = (torch.cat(parts).cpu() for parts in zip(*events, strict=True))
+        row, step, drawn, trace = (torch.cat(parts) for parts in zip(*events, strict=True))
         order = torch.argsort((row << 32) + step)
-        return cls(row[order], step[order], drawn[order], trace[order])
+        return cls(*(values[order].cpu() for values in (row, step, drawn, trace)))
 
 
 @dataclass(frozen=True)

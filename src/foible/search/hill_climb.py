@@ -170,6 +170,8 @@ def hill_climb(
     dense = Dense(space, objective, basket, everyone, patience, precision) if all_at_once else None
     events: list[tuple[Tensor, ...]] = []
     told = 0
+    if device.type == "cuda" and trials.seeds.nbytes < torch.cuda.mem_get_info(device)[0] // 8:
+        trials = trials.to(device)
     lanes = _Lanes(space, objective, basket, trials, suspect)
     lanes.begin(width or _width(basket, trials))
     while len(lanes.rows):

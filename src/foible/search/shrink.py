@@ -126,16 +126,20 @@ def _shrink(space: Any, judge: _Judge, seeds: Tensor, given: Sequence[Tensor]) -
             paths[row] = given[row]
         points = walk(space, seeds, *padded(paths, space.draws, seeds.device))
         rendered = space.render(points)
-    return Shrunk(paths, points, settle(rendered), judge.forwards.cpu(), _kinds(space, points))
+    return Shrunk(paths, points, settle(rendered), judge.forwards.cpu(), kinds_of(space, points))
 
 
-def _kinds(space: Any, points: Any) -> list[list[str]]:
-    """The kinds that each row's change is made of, each once; in no box, all that a move has."""
-    kinds = getattr(space, "kinds", ())
+def kinds_of(space: Any, points: Any) -> list[list[str]]:
+    """The kinds that each row's change is made of, the largest first; in no box, all that a move has."""
+    names = list(dict.fromkeys(getattr(space, "kinds", ())))
     if not is_box(space):
-        return [list(dict.fromkeys(kinds)) for _ in points.image]
-    present = ((2 * space.draws_of(points) - 1).abs() > SEEN).tolist()
-    return [list(dict.fromkeys(kind for kind, here in zip(kinds, row, strict=True) if here)) for row in present]
+        return [names for _ in points.image]
+    amounts = 2 * space.draws_of(points) - 1
+    amounts = torch.where(amounts.abs() > SEEN, amounts, 0.0)
+    of_kind = torch.tensor([[kind == name for kind in space.kinds] for name in names], device=amounts.device)
+    sizes = (amounts[:, None] * of_kind).norm(dim=2).cpu()
+    order = sizes.argsort(dim=1, descending=True, stable=True).tolist()
+    return [[names[k] for k in row if size[k] > 0] for row, size in zip(order, sizes.tolist(), strict=True)]
 
 
 class _OneMove:

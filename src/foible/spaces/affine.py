@@ -35,7 +35,7 @@ class AffinePoints(NamedTuple):
 def _bounds(space: Affine, device: torch.device) -> tuple[Tensor, Tensor]:
     """The least value of each part of a move, and how far it reaches from there: (6, 1) each."""
     parts = [math.radians(space.degrees), *[space.percent / 100] * 2, space.shear / 100, *[space.pixels] * 2]
-    most = torch.tensor(parts, device=device)[:, None]
+    most = torch.stack([torch.full((1,), part, device=device) for part in parts])  # no copy from the CPU
     return -most, 2 * most
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from foible.studies.peer_pressure import held_out
 @pytest.fixture(scope="session")
 def digits_basket(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("digits") / "basket"
-    train(["mlp:8", "mlp:12", "mlp:16", "mlp:20"], "digits", out=folder, epochs=25, device="cpu", quiet=True)
+    train(["mlp:8", "mlp:12", "mlp:16", "mlp:20"], "digits", out=folder, epochs=20, device="cpu", quiet=True)
     return folder
 
 
@@ -26,7 +26,8 @@ def digits_basket(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def digits_run(digits_basket: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A hunt on disk, each network in turn."""
     run = tmp_path_factory.mktemp("digits-run") / "run"
-    foible.hunt(str(digits_basket), "digits", trials=40, out=run, workers=1, device="cpu", quiet=True)
+    options: dict[str, Any] = {"shrink": False, "realism": "none", "workers": 1, "device": "cpu", "quiet": True}
+    foible.hunt(str(digits_basket), "digits", trials=40, out=run, **options)
     return run
 
 
@@ -41,11 +42,12 @@ def findings(digits_run: Path) -> Findings:
 
 
 @pytest.fixture
-def few(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+def few(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     """Makes a study's quick scale tiny: `few(module, trials=20, …)`."""
 
     def shrink(module: Any, **plan: Any) -> None:
         monkeypatch.setitem(module.SCALES, "quick", module.SCALES["quick"] | plan)
 
+    monkeypatch.setattr("foible.recipes.hunt.cores", lambda: 1)  # starting workers would take longer than the work
     monkeypatch.setattr(held_out, "NETWORK", "mlp:30")  # learns in a moment what a test needs
     return shrink

@@ -6,9 +6,10 @@ from typing import Any
 import pytest
 
 from foible.errors import UserError
+from foible.findings import Findings
 from foible.studies.common import write
 from foible.studies.peer_pressure import peers
-from foible.studies.peer_pressure.peers import answer, rows_of
+from foible.studies.peer_pressure.peers import answer, at_equal_finds, rows_of
 from foible.studies.peer_pressure.reliability import Tally
 
 
@@ -21,16 +22,28 @@ RIGHT, WRONG = (3, 3, 5, 3), (3, 5, 3, 3)  # label, consensus, suspect's answer,
 
 def test_the_answer_follows_the_numbers() -> None:
     worse, better = [RIGHT] * 300 + [WRONG] * 100, [RIGHT] * 99 + [WRONG]
-    yes = answer("moves", [_tally(1, 500, worse), _tally(20, 500, better)])
-    assert "Yes: reliability rises" in yes[0]
-    assert "from 75.0 % to 99.0 %" in yes[0]
-    assert "success from 80.0 % to 20.0 %" in yes[0]
-    no = answer("moves", [_tally(1, 500, better * 4), _tally(20, 500, better)])
-    assert "No: success falls" in no[0]
+    yes, pairs = answer("moves", [_tally(1, 500, worse), _tally(20, 500, better)])
+    assert "Yes: reliability rises" in yes
+    assert "from 75.0 % with 1 to 99.0 % with 20" in yes
+    assert "success goes from 80.0 % with 1 to 20.0 % with 20" in yes
+    assert "from 1 to 1; among 99 finds each, from 1 with 1 to 1 with 20 peers." in pairs
+    assert "No: success falls" in answer("moves", [_tally(1, 500, better * 4), _tally(20, 500, better)])[0]
     free = answer("moves", [_tally(1, 500, worse), _tally(20, 500, better * 4)])
     assert "Reliability rises, and success does not" in free[0]
     assert "Neither" in answer("moves", [_tally(1, 500, worse), _tally(20, 500, worse)])[0]
-    assert "nothing was found with 20 peers" in answer("moves", [_tally(1, 500, worse), _tally(20, 500, [])])[0]
+    weak = [_tally(1, 500, [RIGHT] * 375 + [WRONG] * 25), _tally(20, 500, [RIGHT] * 98 + [WRONG])]
+    assert "Yes" in answer("moves", weak, 1)[0]  # z is 2.1: enough for one curve, not for one of four
+    assert "does not measurably rise" in answer("moves", weak, 4)[0]
+    assert "too few to compare" in answer("moves", [_tally(1, 500, worse), _tally(20, 500, [RIGHT] * 3)])[0]
+
+
+def test_coverage_is_compared_at_an_equal_number_of_finds() -> None:
+    many = [(label, label, (label + k) % 10, label) for label in range(10) for k in range(1, 6)]
+    kinds, least = at_equal_finds([_tally(1, 99, many * 2), _tally(2, 99, many[:25]), _tally(3, 99, many[:5])])
+    assert least == 25
+    assert kinds[0] is not None
+    assert 15 < kinds[0] < 25
+    assert kinds[1:] == [25, None]
 
 
 def test_rows_tell_reliability_by_label_and_by_judge() -> None:
@@ -47,15 +60,18 @@ def test_rows_tell_reliability_by_label_and_by_judge() -> None:
 
 
 def test_the_study_hides_labels_and_measures_them(digits_basket: Path, tmp_path: Path, few: Any) -> None:
-    few(peers, trials=40, peers=(1, 3), judge=2000)
+    few(peers, trials=40, peers=(1, 3), levels=(0.9,), judge=2000)
     given: dict[str, Any] = {"scale": "quick", "data": "digits", "out": tmp_path, "device": "cpu", "quiet": True}
     result = peers.run(**given, basket=str(digits_basket))
     write(result, tmp_path)
     by_name = {(row.table, row.quantity): row for row in result.rows}
-    few_peers, more = (by_name["pixel swaps: success", f"{k}, %"].measured for k in ("1 peer", "3 peers"))
-    assert few_peers is not None
-    assert more is not None
-    assert few_peers > more
+    for count, peer in ((1, "1 peer"), (3, "3 peers")):
+        found = Findings.open(tmp_path / "hunts" / f"swaps-0.9-{count}-mlp-8")
+        assert set(found.column("truth")) == {None}
+        assert set(found.column("origin_split")) == {"test"}
+        assert len(found[0]["networks"]) == 1 + count
+        share = 100 * len(found.filter(outcome="found")) / 40
+        assert by_name["pixel swaps, peer confidence 0.9: success", f"{peer}, %"].measured == share > 0
     for row in result.rows:
         if "reliability" in row.table and row.n:
             assert row.measured is not None

@@ -11,7 +11,7 @@ from foible.basket import Basket
 from foible.data import load
 from foible.recipes.train import meet
 from foible.studies.peer_pressure.held_out import Judge
-from foible.studies.peer_pressure.reliability import Tally, difference, rarefied
+from foible.studies.peer_pressure.reliability import Tally, difference, rarefied, trend
 
 
 def test_rarefaction_is_the_mean_over_all_draws() -> None:
@@ -29,14 +29,27 @@ def test_the_interval_of_a_difference_is_newcombes() -> None:
     # method 10: 56/70 − 48/80 is 0.2, from 0.0524 to 0.3339.
     change, low, high = difference(48, 80, 56, 70)
     assert change == pytest.approx(0.2)
-    assert (low, high) == (pytest.approx(0.0524, abs=1e-4), pytest.approx(0.3339, abs=1e-4))
+    assert low == pytest.approx(0.0524, abs=1e-4)
+    assert high == pytest.approx(0.3339, abs=1e-4)
+
+
+def test_a_trend_of_two_groups_is_the_test_of_their_difference() -> None:
+    from scipy.stats import chi2_contingency
+
+    z = trend([(0.0, 30, 100), (3.0, 60, 120)])
+    chi = chi2_contingency([[30, 70], [60, 60]], correction=False).statistic
+    assert z == pytest.approx(chi**0.5)
+    assert trend([(0.0, 60, 120), (3.0, 30, 100)]) == pytest.approx(-(chi**0.5))
+    assert trend([(0.0, 10, 10), (1.0, 5, 5), (2.0, 0, 0)]) == 0
+    assert trend([(0.0, 0, 0)]) == 0
 
 
 def test_a_tally_without_labels_looks_them_up(networks: Basket) -> None:
     data = load("digits", "test")
     found = foible.hunt(
-        networks, "digits", suspect="mlp-8", split="test", unlabelled=True, trials=60, device="cpu", quiet=True
-    )
+        networks, "digits", suspect="mlp-8", split="test", unlabelled=True, trials=60, shrink=False, realism="none",
+        device="cpu", quiet=True,
+    )  # fmt: skip
     assert set(found.column("truth")) == {None}
     labels = meet(data, networks.classes).tolist()
     peer = networks.peers("mlp-8")[0]
