@@ -1,11 +1,20 @@
 from __future__ import annotations
 
+import math
+
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
 from foible.errors import UserError
-from foible.objectives import Dissent
-from foible.testing import check_objective
+from foible.objectives import Dissent, Distances
+from foible.search import hill_climb
+from foible.search.found import FOUND
+from foible.spaces import Affine
+from foible.testing import check_objective, linear_basket, linear_trials
+
+CONFIDENCES = [(0.0, 0.0), (0.3, 0.0), (0.5, 0.5), (0.9, 0.0), (0.0, 0.8), (0.6, 0.7), (0.2, 0.3)]
 
 
 @pytest.mark.parametrize("objective", [Dissent(), Dissent(0.3), Dissent(0.9), Dissent(0.6, 0.7)])
@@ -55,3 +64,97 @@ def test_found_means_what_the_paper_says(
 def test_a_probability_above_one_is_refused() -> None:
     with pytest.raises(UserError, match=r"peer_confidence is 1\.5"):
         Dissent(peer_confidence=1.5)
+
+
+@given(
+    seed=st.integers(0, 10**6), networks=st.integers(1, 4), classes=st.integers(2, 6), spread=st.floats(0.1, 8),
+    confidences=st.sampled_from(CONFIDENCES),
+)  # fmt: skip
+def test_found_is_when_every_slack_is_above_zero(
+    seed: int, networks: int, classes: int, spread: float, confidences: tuple[float, float]
+) -> None:
+    draw = torch.Generator().manual_seed(seed)
+    logits = spread * torch.randn(networks, 100, classes, dtype=torch.float64, generator=draw)
+    aim = torch.randint(classes, (100,), generator=draw)
+    for_class = torch.nn.functional.one_hot(aim, classes) * spread  # so that peers often hold the class, A seldom
+    logits[1:] += for_class
+    logits[:1] -= for_class
+    objective = Dissent(*confidences)
+    slack = objective.slack(logits, aim)
+    assert slack.shape == (networks, 100)
+    clear = (slack.abs() > 1e-9).all(0)
+    assert torch.equal(objective.found(logits, aim)[clear], (slack > 0).all(0)[clear])
+
+
+@pytest.mark.parametrize("confidences", CONFIDENCES)
+def test_slack_counts_in_log_odds(confidences: tuple[float, float]) -> None:
+    """Of two classes, a network's log-odds less those asked for; of the suspect, against the class."""
+    logits = _logits((0.1, 0.9), (0.95, 0.05), (0.7, 0.3)).double()
+    slack = Dissent(*confidences).slack(logits, torch.tensor([0]))[:, 0]
+    peer, suspect = (max(0.0, math.log(c / (1 - c))) if c else 0.0 for c in confidences)
+    expected = [math.log(9) - suspect, math.log(19) - peer, math.log(7 / 3) - peer]
+    assert slack.tolist() == pytest.approx(expected, abs=1e-6)
+
+
+@pytest.mark.parametrize("confidences", CONFIDENCES)
+def test_the_slope_of_slack_is_what_small_steps_show(confidences: tuple[float, float]) -> None:
+    draw = torch.Generator().manual_seed(3)
+    logits = torch.randn(3, 20, 4, dtype=torch.float64, generator=draw).requires_grad_()
+    aim = torch.randint(4, (20,), generator=draw)
+
+    def slack(at: torch.Tensor) -> torch.Tensor:
+        return Dissent(*confidences).slack(at, aim)
+
+    slack(logits).sum().backward()
+    assert logits.grad is not None
+    step, plain = 1e-6, logits.detach()
+    for network in range(3):
+        for k in range(4):  # rows do not touch, so all 20 can be moved at once
+            moved = torch.zeros_like(plain)
+            moved[network, :, k] = step
+            shown = (slack(plain + moved) - slack(plain - moved)).sum(0) / (2 * step)
+            assert torch.allclose(shown, logits.grad[network, :, k], atol=1e-5)
+    assert (logits.grad.abs().amax(2) > 0.1).all()  # every network has a slope everywhere
+
+
+def test_nan_has_no_slack_above_zero() -> None:
+    logits = _logits((0.1, 0.9), (0.9, 0.1))
+    for network in range(2):
+        broken = logits.clone()
+        broken[network, 0, 1] = torch.nan
+        assert not (Dissent().slack(broken, torch.tensor([0])) > 0).all()
+
+
+def test_distances_by_hand() -> None:
+    """A at (0, 1), peers at (0.9, 0.1), (0.6, 0.4) and (0.9, 0.1)."""
+    logits = _logits((1e-9, 1 - 1e-9), (0.9, 0.1), (0.6, 0.4), (0.9, 0.1))
+    aim, root = torch.tensor([0]), math.sqrt(2)
+    apart, between = (0.9 + 0.6 + 0.9) * root / 3, (0.3 + 0.0 + 0.3) * root / 3
+    assert float(Distances().score(logits, aim)[0]) == pytest.approx(apart - between, abs=1e-5)
+    assert float(Distances().score(logits[:3], aim)[0]) == pytest.approx((1.5 / 2 - 0.3) * root, abs=1e-5)
+    assert float(Distances().score(logits[:2], aim)[0]) == pytest.approx(0.9 * root, abs=1e-5)
+    assert torch.equal(Distances().score(logits[:1], aim), Dissent().score(logits[0], aim))
+    assert torch.equal(Distances(0.7).found(logits, aim), Dissent(0.7).found(logits, aim))
+
+
+@pytest.mark.parametrize("networks", [1, 2, 4])
+def test_climbing_distances(networks: int) -> None:
+    """Finds, each one a find of Dissent too; and the way there went up, move by move."""
+    basket = linear_basket(networks)
+    trials = linear_trials(basket, 48)
+    space, objective = Affine(degrees=8, percent=8, pixels=0.7), Distances()
+    found = hill_climb(space, objective, basket, trials, suspect="A", patience=60)
+    rows = (found.outcome == FOUND).nonzero()[:, 0].tolist()
+    assert len(rows) > 5
+    for row in rows:
+        points, aim = space.start(trials.seeds[row : row + 1] / 255), trials.aims[row : row + 1]
+        scores = [objective.score(basket.judge(space.render(points)), aim)]
+        for draws in found.accepted.draws[found.accepted.row == row]:
+            points = space.move(points, draws[None])
+            scores.append(objective.score(basket.judge(space.render(points)), aim))
+        climbed = torch.cat(scores)
+        assert (climbed.diff() > -1e-5).all()
+        pixels = (space.render(points).clamp(0, 1) * 255).round().to(torch.uint8)
+        said = basket.predict(pixels).argmax(2)[:, 0].tolist()
+        assert said[0] != int(aim)
+        assert said[1:] == [int(aim)] * (networks - 1)

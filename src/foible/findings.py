@@ -54,7 +54,7 @@ SCHEMA = pa.schema(
         pa.field("origin_file", pa.string()),  # the file it was read from, as the data names it; null where none
         pa.field("truth", pa.int32()),  # class index; null where unlabelled
         pa.field("label_from", pa.string()),  # where the class aimed at came from: "label" or "consensus"
-        pa.field("consensus", pa.int32()),  # the peers' common class for the image; null where they differ
+        pa.field("consensus", pa.int32()),  # the peers' common class; null where they differ. Without labels, the aim
         pa.field("said", pa.int32()),  # the suspect's class for the image; null where it gave NaN
         pa.field("before", _probabilities),  # (networks, classes), of the origin
         pa.field("after", _probabilities),  # (networks, classes), of the image
@@ -68,9 +68,7 @@ SCHEMA = pa.schema(
         pa.field("change", pa.map_(pa.string(), pa.float32())),  # the whole way in human units: {"rotation °": 7.1}
         pa.field("score", pa.float32()),  # by how much the image is found, log-odds: the worst over the networks
         pa.field("size", pa.float32()),  # of the whole way, in largest moves; null where the space is no box
-        pa.field(
-            "kinds", pa.list_(pa.string())
-        ),  # of move, the largest first: of the least change, or else of all of it
+        pa.field("kinds", pa.list_(pa.string())),  # of move, largest first; of the least change where it is known
         pa.field("least_path", pa.list_(pa.list_(pa.float32()))),  # draws of the least change that still holds
         pa.field("least_image", pa.binary()),  # PNG: the image it gives
         pa.field("least_change", pa.map_(pa.string(), pa.float32())),  # in human units

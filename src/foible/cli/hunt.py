@@ -9,8 +9,10 @@ from typing import Annotated, Any
 import typer
 
 from foible.cli.flags import Device, Networks, OneBasket, Trust, flags, listed
+from foible.errors import UserError
 from foible.recipes.config import HuntConfig
 
+TOP = 1000
 DEMO = ("mlp:10", "mlp:20", "mlp:30", "mlp:40", "mlp:50")
 
 
@@ -28,7 +30,7 @@ def print_summary(rows: list[dict[str, Any]], report: Path | None, *, json: bool
 
     title = "What each network gets wrong that all its peers get right"
     table = Table(title=title, title_justify="left", box=box.SIMPLE)
-    for name in ("suspect", "trials", "found", "success", "95 %", "moves", "inferences", "paper", "different"):
+    for name in ("suspect", "trials", "found", "success", "95 %", "moves", "inferences", "paper"):
         named = name == "suspect"
         table.add_column(name, justify="left" if named else "right", no_wrap=not named, overflow="fold")
     for row in rows:
@@ -37,15 +39,17 @@ def print_summary(rows: list[dict[str, Any]], report: Path | None, *, json: bool
             f"{100 * (row['success'] or 0):.1f} %",
             f"{100 * row['low']:.0f}–{100 * row['high']:.0f}", _mean(row["moves"], 1),
             _mean(row["inference_equivalents"], 0), _mean(row["inferences_as_the_paper_counts"], 0),
-            f"{row['cells']:,}",
         )  # fmt: skip
     console = Console()
     console.print(table)
     note = (
         "Means over successful trials: accepted moves, inferences spent (a gradient counts as two further ones), and "
-        "inferences as the paper counts them. Different: kinds of mistake by class, answer, kind and size of move."
+        "inferences as the paper counts them."
     )
     console.print(note, style="dim")
+    different = ", ".join(f"{shown(row['suspect'])} {row['cells']:,}" for row in rows if row["cells"])
+    if different:
+        console.print(f"Different mistakes, by class, answer, kind and size of move: {different}.", markup=False)
     invalid = sum(row["invalid"] for row in rows)
     if invalid:
         console.print(f"{invalid} trials ended invalid: a network answered with NaN or infinity.", style="yellow")
@@ -71,7 +75,7 @@ def hunt(
         str | None,
         typer.Option(help="Rank these images as they are, and search nothing: folder:PATH, …", show_default=False),
     ] = None,
-    top: Annotated[int, typer.Option(help="With --pool: most images to keep for each suspect.")] = 1000,
+    top: Annotated[int, typer.Option(help="With --pool: most images to keep for each suspect.")] = TOP,
     label: Annotated[str, typer.Option(help="With --pool: label from the peers' consensus, or leave to people.")] = (
         "consensus"
     ),
@@ -89,6 +93,8 @@ def hunt(
 
     Example: foible hunt --basket B --data mnist --suspect mlp-10 --peer-confidence 0.9 --out runs/mnist
     """
+    if not pool and (top != TOP or label != "consensus" or labelled):
+        raise UserError("--top, --label and --labelled belong to --pool: give it, or leave them out")
     if pool:
         from foible.cli.pool import run_pool
 

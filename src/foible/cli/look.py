@@ -27,7 +27,9 @@ def show(
     """Show what a run found: the summary and the first findings, or one finding in full."""
     from foible.cli.compare import print_comparison
     from foible.cli.hunt import print_summary
+    from foible.cli.pool import print_pool
     from foible.findings import Findings
+    from foible.recipes.pool_summary import SUMMARY, read_summary
     from foible.summary import summarise
 
     findings = Findings.open(run)
@@ -36,7 +38,9 @@ def show(
         return
     listed = [_brief(findings, row) for row in findings.filter(outcome="found").head(limit)]
     comparison = _comparison(run)
-    if comparison is None:
+    if (run / SUMMARY).is_file():
+        print_pool(read_summary(run), json=json, run=str(run), **({"findings": listed} if json else {}))
+    elif comparison is None:
         print_summary(summarise(run), None, json=json, run=str(run), **({"findings": listed} if json else {}))
     elif json:
         print(json_module.dumps({**comparison, "run": str(run), "findings": listed}))
@@ -111,7 +115,9 @@ def _show_one(findings: Findings, id: str, json: bool) -> None:
     console = Console()
     console.print(_plain(f"{row['id']}: {row['outcome']} after {row['moves']} moves, {row['forwards']} inferences"))
     where = f"{row['origin_data']} ({row['origin_split']}) image {row['origin_index']}"
-    console.print(_plain(f"from {where}, class {findings.name_of(row['truth'])}"))
+    known = row["truth"] is not None
+    whose = "class" if known else "no label, called by the peers"
+    console.print(_plain(f"from {where}, {whose} {findings.name_of(row['truth'] if known else row['consensus'])}"))
     for part, value in row["change"] or []:
         console.print(_plain(f"  {part:>12} {value:+.2f}"))
     table = Table("network", "before", "after", box=box.SIMPLE)

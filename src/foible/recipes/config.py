@@ -26,7 +26,10 @@ class HuntConfig:
     seed: int = _help(0, "Seed of every random draw; the same seed gives the same findings.")
     split: str = _help("train", "Which part of the data seed images come from.")
     canvas: str | None = _help(None, "Pixels that moves act on: 224 or 320x240. Default: the largest network input.")
-    space: str = _help("affine", "Where to search: a name with options (affine?degrees=5), or FILE.py:NAME.")
+    space: str = _help(
+        "affine",
+        "Where to search: a name with options (affine?degrees=5), a chain (photometric+affine), or FILE.py:NAME.",
+    )
     objective: str = _help("dissent", "What counts as found: a name with options, or FILE.py:NAME.")
     search: str = _help("hill-climb", "How to search: a name with options (hill-climb?patience=250), or FILE.py:NAME.")
     peer_confidence: float | None = _help(None, "Least probability that every peer must give the class (default: 0).")

@@ -152,6 +152,8 @@ def hunt(
         _few_peers(basket, config)
     settings = _settings(config, basket, meeting)
     hunter = _Hunter(basket, meeting, eligible, aims, **things, settings=settings, trust=trust)
+    if config.realism.startswith("network:"):
+        _ = hunter.realism  # what is wrong with that network should be said now and not after the first unit
     total = settings["trials"] * len(settings["suspects"])
     if out is None:
         with progress("Hunting", total, quiet=quiet) as bar, one_thread():

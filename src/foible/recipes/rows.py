@@ -122,12 +122,13 @@ def make_rows(
             frames[row] = film
     slack = getattr(objective, "slack", None)
     score = None if slack is None else slack(after, trials.aims.to(after.device)).amin(0).cpu().numpy()
-    voted = after[1:].argmax(2).cpu()
-    agreed = (voted == voted[:1]).all(0).tolist() if peers else [False] * count
+    aims = trials.aims.tolist()
+    # Without labels the class aimed at: that is what replay and reports go by, also where the peers end up differing.
+    consensus = _agreed(after[1:]) if labelled else aims
     before, after = (probabilities(logits).transpose(0, 1).cpu() for logits in (before, after))
     said = torch.where(after[:, 0].isnan().any(1), -1, after[:, 0].argmax(1)).tolist()
     start = before.gather(2, trials.aims[:, None, None].expand(-1, len(everyone), 1))[..., 0]
-    aims = trials.aims.tolist()
+    kinds = kinds_of(space, type(points)(*(field[:count] for field in points)))
     columns: dict[str, Any] = {
         "id": _ids(suspect, trials.lanes.tolist(), found.trial is not None),
         "config": [config] * count,
@@ -141,9 +142,7 @@ def make_rows(
         **origin,
         "truth": aims if labelled else [None] * count,
         "label_from": ["label" if labelled else "consensus"] * count,
-        "consensus": [vote if same else None for vote, same in zip(voted[:1].flatten().tolist(), agreed, strict=True)]
-        if peers
-        else [None] * count,
+        "consensus": consensus,
         "said": [None if value < 0 else value for value in said],
         "before": as_nested(before),
         "after": as_nested(after),
@@ -158,8 +157,9 @@ def make_rows(
         "score": score,
         "size": _sizes(space, points, count),
         "realism": None if realism is None else realism.score(to_floats(pixels)).cpu().numpy(),
-        "kinds": kinds_of(space, type(points)(*(field[:count] for field in points))),
-        **(_least(space, objective, basket, seeds, trials.aims, paths, held, suspect) if shrinks else {}),
+        "kinds": kinds,
+        **(_least(space, objective, basket, seeds, trials.aims, paths, held, suspect, kinds) if shrinks else {}),
+        **({"kinds": kinds} if found.trial is not None else {}),  # an atlas keeps apart what it found, as it found it
         "film": [
             encode_png(np.concatenate(film, 2)) if state == FOUND else None
             for film, state in zip(frames, outcome, strict=True)
@@ -195,9 +195,10 @@ def _ids(suspect: str, lanes: list[int], several: bool) -> list[str]:
 
 def _least(
     space: Any, objective: Objective, basket: Basket, seeds: Tensor, aims: Tensor, paths: Sequence[Tensor],
-    rows: list[int], suspect: str,
+    rows: list[int], suspect: str, kinds: list[list[str]],
 ) -> dict[str, Any]:  # fmt: skip
-    """The columns of the least change that still holds, for these rows (the found ones); null for the others."""
+    """The columns of the least change that still holds, for these rows (the found ones); for the others null, and
+    their own kinds."""
     if not rows:
         return {}
     shrunk = shrink(space, objective, basket, seeds[rows], aims[rows], [paths[row] for row in rows], suspect=suspect)
@@ -210,7 +211,7 @@ def _least(
         "least_change": changes,
         "least_forwards": shrunk.forwards.tolist(),
     }
-    columns: dict[str, Any] = {name: [None] * len(paths) for name in made}
+    columns: dict[str, Any] = {name: [None] * len(paths) for name in made} | {"kinds": list(kinds)}
     for name, values in made.items():
         for row, value in zip(rows, values, strict=True):
             columns[name][row] = value
@@ -230,6 +231,12 @@ def _judged_again(objective: Objective, claimed: Tensor, after: Tensor, aims: Te
     holds = objective.found(after, aims.to(after.device)).cpu()
     outcome = torch.where(claimed == INVALID, INVALID, torch.where(holds, FOUND, EXHAUSTED))
     return torch.where(after.isfinite().all(2).all(0).cpu(), outcome, INVALID)
+
+
+def _agreed(peers: Tensor) -> list[int | None]:
+    """The class that all peers' logits (peers, n, classes) prefer; None where they differ, or where nobody is asked."""
+    votes: list[list[int]] = peers.argmax(2).t().tolist()
+    return [said[0] if len(set(said)) == 1 else None for said in votes]
 
 
 def as_offsets(lengths: Tensor) -> pa.Array:
