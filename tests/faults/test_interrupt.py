@@ -23,7 +23,7 @@ SOON = 5.0  # seconds; a second on a machine that does nothing else
 def hunt(task: Task, tmp_path: Path) -> list[str]:
     """A hunt of 16 units that takes some seconds however fast the machine is."""
     (tmp_path / "slow.py").write_text(SLOW_SPACE)
-    sizes = ["--suspect", "A", "--trials", "256", "--unit", "16", "--patience", "10"]
+    sizes = ["--suspect", "A", "--trials", "256", "--unit", "16", "--patience", "10", "--no-shrink"]
     return [*task.hunt(*sizes), "--space", f"{tmp_path / 'slow.py'}:Slow", "--out", str(tmp_path / "run")]
 
 

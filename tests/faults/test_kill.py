@@ -45,9 +45,9 @@ def test_ten_kills_at_random_moments_change_nothing(mlps: Path, tmp_path: Path) 
     whole, run = tmp_path / "whole", tmp_path / "run"
     (tmp_path / "slow.py").write_text(SLOW_SPACE.replace("0.05", "0.03"))
     space = f"{tmp_path / 'slow.py'}:Slow"
-    foible.hunt(mlps, "digits", out=whole, workers=1, quiet=True, space=space, **OPTIONS)
+    foible.hunt(mlps, "digits", out=whole, workers=1, quiet=True, space=space, shrink=False, **OPTIONS)
     flags = [text for name, value in OPTIONS.items() for text in (f"--{name.replace('_', '-')}", str(value))]
-    command = ["hunt", "--basket", mlps, "--space", space, *flags, "--out", run, "--workers"]
+    command = ["hunt", "--basket", mlps, "--space", space, "--no-shrink", *flags, "--out", run, "--workers"]
     rng = random.Random(20)
     seen_workers = False
     for attempt in range(KILLS):

@@ -15,7 +15,7 @@ from foible import cli
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows cannot hold a process still")
 def test_a_second_process_is_turned_away(task: Task, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "slow.py").write_text(SLOW_SPACE)
-    sizes = ["--suspect", "A", "--trials", "160", "--unit", "16", "--patience", "20", "--workers", "1"]
+    sizes = ["--suspect", "A", "--trials", "160", "--unit", "16", "--patience", "20", "--workers", "1", "--no-shrink"]
     hunt = [*task.hunt(*sizes), "--space", f"{tmp_path / 'slow.py'}:Slow", "--out"]
     run = tmp_path / "run"
     with start(*hunt, run) as first:

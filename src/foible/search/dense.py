@@ -4,6 +4,10 @@
 are. Where a network is a few matrix products, that look costs more than asking everybody about everything. Here every
 network judges every candidate, all decisions are masks, and the device is looked at once a round. The moves taken are
 the same; the inferences spent are networks × candidates, and are counted so.
+
+When no trial is waiting and the batch empties, the rows that are left look ahead: all of a lane's next candidates,
+which start from the same point until one is accepted, are judged at once. Those behind an accepted one are thrown away,
+and like the idle rows of a round they are not counted.
 """
 
 from __future__ import annotations
@@ -97,11 +101,8 @@ class Dense:
         for place, field in zip(self.moved or (), state.moving, strict=True):
             fields[place] = field
         candidate = self.space.move(type(still)(*fields), drawn)
-        images = self.space.render(candidate)
-        judged = self.judge(images) if self.judge else self.basket.judge(images, self.names, self.precision)
-        logits = judged.float()
-        whole = getattr(self.objective, "whole", False)
-        score = self.objective.score(logits if whole else logits[0], aim)
+        logits = self._judge(self.space.render(candidate))
+        score = self._score(logits, aim)
         active = state.alive & ~state.waiting
         accepted = active & (score > state.best) & self.objective.allows(logits[1:], aim)
         broken = active & score.isnan()
@@ -121,16 +122,27 @@ class Dense:
         )
         return after, accepted, broken, logits
 
+    def _judge(self, images: Tensor) -> Tensor:
+        judged = self.judge(images) if self.judge else self.basket.judge(images, self.names, self.precision)
+        return judged.float()
+
+    def _score(self, logits: Tensor, aim: Tensor) -> Tensor:
+        whole = getattr(self.objective, "whole", False)
+        return self.objective.score(logits if whole else logits[0], aim)
+
+    def _moved(self, lanes: Any, drawn: Tensor) -> tuple[int, ...]:
+        """Which fields of a point moves change."""
+        if self.moved is None:
+            pairs = enumerate(zip(lanes.points, self.space.move(lanes.points, drawn[0]), strict=True))
+            self.moved = tuple(place for place, (old, new) in pairs if old is not new)
+        return self.moved
+
     def round(self, lanes: Any, drawn: Tensor, left: Tensor) -> Round:
         """Try drawn (steps, rows, draws) in turn; `lanes` is brought up to date. left: candidates each row may try."""
-        if self.moved is None:
-            moved = self.space.move(lanes.points, drawn[0])
-            self.moved = tuple(
-                k for k, (old, new) in enumerate(zip(lanes.points, moved, strict=True)) if old is not new
-            )
+        places = self._moved(lanes, drawn)
         nobody = torch.zeros_like(lanes.alive)
         state = State(
-            tuple(lanes.points[place] for place in self.moved),
+            tuple(lanes.points[place] for place in places),
             lanes.best, lanes.stale, lanes.alive, nobody, torch.zeros_like(lanes.stale),
         )  # fmt: skip
         taken, said, broken = [], [], nobody
@@ -144,9 +156,40 @@ class Dense:
         trace = of_class(probabilities(answers), lanes.aim[rows]).t()
         events = (lanes.rows[rows], lanes.step[rows] + when, drawn[when, rows], trace)
         fields = list(lanes.points)
-        for place, field in zip(self.moved, state.moving, strict=True):
+        for place, field in zip(places, state.moving, strict=True):
             fields[place] = field
         lanes.points = type(lanes.points)(*fields)
         lanes.best, lanes.stale, lanes.alive = state.best, state.stale, state.alive
         lanes.step = lanes.step + state.tried
         return Round(events, state.tried, state.waiting.nonzero()[:, 0], broken)
+
+    def look_ahead(self, lanes: Any, drawn: Tensor, left: Tensor) -> Round:
+        """The same for drawn (steps, rows, draws) judged at once, of which each row takes all up to its first gain."""
+        steps, count = drawn.shape[:2]
+        moved, copies = self._moved(lanes, drawn), torch.arange(count, device=drawn.device).repeat(steps)
+        start = type(lanes.points)(*(field.index_select(0, copies) for field in lanes.points))
+        candidate, aim = self.space.move(start, drawn.flatten(0, 1)), lanes.aim[copies]
+        logits = self._judge(self.space.render(candidate))
+        score = self._score(logits, aim)
+        better = ((score > lanes.best[copies]) & self.objective.allows(logits[1:], aim)).view(steps, count)
+        most = torch.minimum(self.patience - lanes.stale, left).clamp_max(steps)
+        over = better | score.isnan().view(steps, count)
+        over &= (torch.arange(steps, device=drawn.device)[:, None] < most) & lanes.alive
+        first, ends = over.int().argmax(0), over.any(0)
+        tried = torch.where(ends, first + 1, most) * lanes.alive
+        rows = (ends & better.gather(0, first[None])[0]).nonzero()[:, 0]
+        places = first[rows] * count + rows
+        fields = [
+            old.index_copy(0, rows, new.index_select(0, places)) if place in moved else old
+            for place, (old, new) in enumerate(zip(lanes.points, candidate, strict=True))
+        ]
+        lanes.points = type(lanes.points)(*fields)
+        lanes.best = lanes.best.index_copy(0, rows, score[places])
+        lanes.stale = (lanes.stale + tried).index_fill(0, rows, 0)
+        broken = ends.index_fill(0, rows, False)
+        lanes.alive = lanes.alive & ~broken & (lanes.stale < self.patience) & (tried < left)
+        said = logits[:, places]
+        trace = of_class(probabilities(said), lanes.aim[rows]).t()
+        events = (lanes.rows[rows], lanes.step[rows] + first[rows], drawn[first[rows], rows], trace)
+        lanes.step = lanes.step + tried
+        return Round(events, tried, rows[self.objective.found(said, lanes.aim[rows])], broken)

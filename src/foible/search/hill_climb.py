@@ -24,6 +24,7 @@ from foible.search.dense import Dense, is_cheap
 from foible.search.found import EXHAUSTED, FOUND, INVALID, Accepted, Found, Trials
 
 ROUND = 16  # steps between two looks at which lanes are done
+AHEAD = 64  # most candidates of one lane that are judged at once, where there is room
 
 
 def _put(points: Any, index: Tensor, new: Any, rows: Tensor | None = None) -> None:
@@ -173,13 +174,15 @@ def hill_climb(
     if device.type == "cuda" and trials.seeds.nbytes < torch.cuda.mem_get_info(device)[0] // 8:
         trials = trials.to(device)
     lanes = _Lanes(space, objective, basket, trials, suspect)
-    lanes.begin(width or _width(basket, trials))
+    width = width or _width(basket, trials)
+    lanes.begin(width)
     while len(lanes.rows):
-        steps = lanes.step + torch.arange(ROUND, device=device)[:, None]
+        ahead = min(AHEAD, width // len(lanes.rows)) if dense is not None else 1
+        steps = lanes.step + torch.arange(ROUND if ahead < 2 else ahead, device=device)[:, None]
         drawn = uniforms(seed, lanes.lane, steps, stream="hill_climb.moves", count=space.draws)
         if dense is not None:
             left = _left(budget, forwards[lanes.rows], len(everyone))
-            brought = dense.round(lanes, drawn, left)
+            brought = (dense.round if ahead < 2 else dense.look_ahead)(lanes, drawn, left)
             events.append(brought.events)
             candidates[lanes.rows] += brought.tried
             forwards[lanes.rows] += brought.tried * len(everyone)
