@@ -15,13 +15,19 @@ if TYPE_CHECKING:
     from foible.findings import Findings
     from foible.images import settle
     from foible.networks.preprocess import Preprocess
-    from foible.objectives import Dissent
+    from foible.objectives import Dissent, Distances
     from foible.recipes.compare import compare
     from foible.recipes.hunt import hunt
+    from foible.recipes.pool import rank
     from foible.recipes.train import train
     from foible.report import write_report
+    from foible.search.gradient import gradient
     from foible.search.hill_climb import hill_climb
     from foible.spaces.affine import Affine
+    from foible.spaces.chain import Chain
+    from foible.spaces.crop import Crop
+    from foible.spaces.photometric import Photometric
+    from foible.spaces.swaps import Swaps
     from foible.views import View
 
 __version__ = "0.1.0"
@@ -30,17 +36,24 @@ _HOMES = {
     "Affine": "foible.spaces.affine",
     "Basket": "foible.basket",
     "Budget": "foible.basket",
+    "Chain": "foible.spaces.chain",
+    "Crop": "foible.spaces.crop",
     "Dissent": "foible.objectives",
+    "Distances": "foible.objectives",
     "Findings": "foible.findings",
     "FoibleError": "foible.errors",
     "Interrupted": "foible.errors",
+    "Photometric": "foible.spaces.photometric",
     "Preprocess": "foible.networks.preprocess",
+    "Swaps": "foible.spaces.swaps",
     "UserError": "foible.errors",
     "View": "foible.views",
     "compare": "foible.recipes.compare",
+    "gradient": "foible.search.gradient",
     "hill_climb": "foible.search.hill_climb",
     "hunt": "foible.recipes.hunt",
     "load": "foible.data",
+    "rank": "foible.recipes.pool",
     "settle": "foible.images",
     "train": "foible.recipes.train",
     "write_report": "foible.report",
@@ -50,17 +63,24 @@ __all__ = [
     "Affine",
     "Basket",
     "Budget",
+    "Chain",
+    "Crop",
     "Dissent",
+    "Distances",
     "Findings",
     "FoibleError",
     "Interrupted",
+    "Photometric",
     "Preprocess",
+    "Swaps",
     "UserError",
     "View",
     "compare",
+    "gradient",
     "hill_climb",
     "hunt",
     "load",
+    "rank",
     "settle",
     "train",
     "write_report",
