@@ -18,6 +18,8 @@ from foible.basket import Basket
 from foible.data import Batch, Dataset, Photographs, read
 from foible.data.apart import decoded_apart
 from foible.data.stream import in_order
+from foible.images import to_floats
+from foible.meeting import Meeting
 from foible.runs.local import cores, one_thread
 from foible.views import View
 
@@ -111,3 +113,16 @@ def batch_size(data: Dataset | Photographs, views: Sequence[View | None], device
         pixels.append(data.images.shape[2] * data.images.shape[3])
     room, most = (131_072, 512) if device == "cpu" else (13_000_000, 4096)
     return max(16, min(most, room // max(pixels)))
+
+
+@torch.no_grad()
+def on_canvas(basket: Basket, meeting: Meeting, logits: Tensor, pixels: Tensor) -> Tensor:
+    """What the networks say of the very pixels that are kept (n, channels, height, width) uint8; those who saw just
+    these have said it already: logits (networks, n, classes), as each network saw the file."""
+    views, kept = own_views(basket, meeting.data, meeting.canvas), plain(meeting.canvas, meeting.data)
+    places = torch.tensor([place for place, name in enumerate(basket.names) if views[name] != kept], dtype=torch.int64)
+    again = [basket.names[place] for place in places.tolist()]
+    after = logits.clone()
+    for part in torch.arange(len(pixels)).split(64) if again and len(pixels) else ():
+        after[places[:, None], part] = basket.judge(to_floats(pixels[part].to(basket.device)), again).cpu()
+    return after

@@ -36,8 +36,9 @@ from foible.progress import progress
 from foible.recipes.compare_rows import Flagged, Rule, finding_rows
 from foible.recipes.compare_summary import Counts, summarise_counts
 from foible.recipes.config import CompareConfig
-from foible.recipes.hunt import check_networks, shape_of
-from foible.recipes.parts import absolute, refuse_code
+from foible.recipes.hunt import shape_of
+from foible.recipes.parts import absolute
+from foible.recipes.reopen import reopen
 from foible.runs import RunFolder, settings_hash
 
 
@@ -247,18 +248,5 @@ def _summary(comparer: _Comparer, folder: RunFolder) -> dict[str, Any]:
 
 def open_comparison(run: str | Path, *, basket: Basket | None = None, trust: bool = False) -> tuple[Basket, Meeting]:
     """The networks and the data of a comparison on disk; refuses networks that have changed."""
-    config = RunFolder(run).config
-    settings, where = config["settings"], config["where"]
-    data = open_data(where["data"], settings["split"], labelled=settings["labelled"], quiet=True)
-    if basket is None:
-        if not where["basket"]:
-            raise UserError(f"the run {str(run)!r} was made with networks in memory: give them with --basket")
-        if not trust:
-            refuse_code(run, where["basket"])
-        basket = Basket.open(
-            where["basket"], device=where["device"], classes=data.classes or None, shape=shape_of(data),
-            trust=trust and where["trust"],
-        )  # fmt: skip
-    check_networks(run, settings, basket)
-    meeting = meet(data, basket, canvas=settings["canvas_given"], labelled=settings["labelled"])
-    return basket, meeting
+    labelled = RunFolder(run).config["settings"]["labelled"]
+    return reopen(run, has_labels=labelled, labelled=labelled, basket=basket, trust=trust)

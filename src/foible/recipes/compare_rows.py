@@ -12,8 +12,8 @@ from torch import Tensor
 
 from foible.basket import Basket
 from foible.clean import answers
-from foible.images import encode_pngs, to_floats
-from foible.judging import own_views, plain
+from foible.images import encode_pngs
+from foible.judging import on_canvas
 from foible.meeting import Meeting
 from foible.objectives import probabilities
 from foible.recipes.rows import as_lists, as_nested, as_offsets, as_table, versions
@@ -79,7 +79,7 @@ def finding_rows(basket: Basket, meeting: Meeting, rule: Rule, rows: Flagged, ke
     everybody = torch.arange(len(names)).expand(count, -1)
     others = everybody[everybody != rows.suspect[:, None]].view(count, -1)
     order = torch.cat([rows.suspect[:, None], others], 1)
-    after = _on_canvas(basket, meeting, rows)
+    after = on_canvas(basket, meeting, rows.logits, rows.pixels)
     said = answers(after)
     before_p, after_p = (_ordered(probabilities(logits), order) for logits in (rows.logits, after))
     voted = said.t().gather(1, others)
@@ -137,19 +137,6 @@ def _ordered(values: Tensor, order: Tensor) -> Tensor:
 def _known(values: Tensor) -> pa.Array:
     """Class numbers, null for -1."""
     return pa.array(values.numpy(), mask=(values < 0).numpy()).cast(pa.int32())
-
-
-@torch.no_grad()
-def _on_canvas(basket: Basket, meeting: Meeting, rows: Flagged) -> Tensor:
-    """What the networks say of the very pixels that are kept; those who saw just these have said it already."""
-    views, kept = own_views(basket, meeting.data, meeting.canvas), plain(meeting.canvas, meeting.data)
-    again = [name for name, view in views.items() if view != kept]
-    after = rows.logits.clone()
-    places = [basket.names.index(name) for name in again]
-    for part in torch.arange(len(rows.tags)).split(64) if again else ():
-        images = to_floats(rows.pixels[part].to(basket.device))
-        after[torch.tensor(places)[:, None], part] = basket.judge(images, again).cpu()
-    return after
 
 
 def _outcome(tags: list[str], still: list[str], answer: int) -> str:

@@ -15,7 +15,7 @@ from torch import Tensor
 from foible.basket import Basket
 from foible.clean import answers
 from foible.images import encode_pngs, to_floats
-from foible.judging import Judged, own_views, plain
+from foible.judging import Judged, on_canvas
 from foible.meeting import Meeting
 from foible.objectives import Dissent, of_class, probabilities
 from foible.recipes.rows import as_lists, as_nested, as_offsets, as_table, versions
@@ -136,19 +136,6 @@ def gather(shards: Iterable[pa.Table], suspects: int, top: int) -> tuple[list[Ra
             mine = suspect == number
             ranking.add(score[mine], position[mine], aim[mine])
     return rankings, counts
-
-
-@torch.no_grad()
-def on_canvas(basket: Basket, meeting: Meeting, logits: Tensor, pixels: Tensor) -> Tensor:
-    """What the networks say of the very pixels that are kept (n, channels, height, width) uint8; those who saw just
-    these have said it already: logits (networks, n, classes), as each network saw the file."""
-    views, kept = own_views(basket, meeting.data, meeting.canvas), plain(meeting.canvas, meeting.data)
-    places = torch.tensor([place for place, name in enumerate(basket.names) if views[name] != kept], dtype=torch.int64)
-    again = [basket.names[place] for place in places.tolist()]
-    after = logits.clone()
-    for part in torch.arange(len(pixels)).split(64) if again and len(pixels) else ():
-        after[places[:, None], part] = basket.judge(to_floats(pixels[part].to(basket.device)), again).cpu()
-    return after
 
 
 def finding_rows(

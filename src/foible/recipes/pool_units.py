@@ -15,7 +15,7 @@ from torch import Tensor
 
 from foible import realism
 from foible.basket import Basket
-from foible.data import Dataset, Photographs, open_data, read
+from foible.data import Dataset, Photographs, read
 from foible.errors import UserError
 from foible.findings import SCHEMA, with_metadata
 from foible.judging import Judged, judged
@@ -23,9 +23,9 @@ from foible.meeting import Meeting, meet
 from foible.networks.classes import align
 from foible.objectives import Dissent
 from foible.recipes.config import PoolConfig
-from foible.recipes.hunt import check_networks, peers_of, shape_of
-from foible.recipes.parts import refuse_code
+from foible.recipes.hunt import peers_of
 from foible.recipes.pool_rows import Counts, Ranking, Side, as_shard, finding_rows, rank_batch
+from foible.recipes.reopen import reopen
 from foible.runs import RunFolder, settings_hash
 from foible.runs.local import Tick
 
@@ -156,17 +156,5 @@ def _truths(data: Dataset | Photographs, basket: Basket) -> Tensor:
 
 def open_pool(run: str | Path, *, basket: Basket | None = None, trust: bool = False) -> tuple[Basket, Meeting]:
     """The networks and the data of a ranking on disk; refuses networks that have changed."""
-    config = RunFolder(run).config
-    settings, where = config["settings"], config["where"]
-    data = open_data(where["data"], settings["split"], labelled=settings["labels"], quiet=True)
-    if basket is None:
-        if not where["basket"]:
-            raise UserError(f"the run {str(run)!r} was made with networks in memory: give them with --basket")
-        if not trust:
-            refuse_code(run, where["basket"])
-        basket = Basket.open(
-            where["basket"], device=where["device"], classes=data.classes or None, shape=shape_of(data),
-            trust=trust and where["trust"],
-        )  # fmt: skip
-    check_networks(run, settings, basket)
-    return basket, meet(data, basket, canvas=settings["canvas_given"], labelled=False)
+    has_labels = RunFolder(run).config["settings"]["labels"]
+    return reopen(run, has_labels=has_labels, labelled=False, basket=basket, trust=trust)
