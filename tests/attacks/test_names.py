@@ -7,9 +7,11 @@ import re
 from html.parser import HTMLParser
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import torch
 from small_tasks import Task, linear_task
 
 import foible
@@ -70,6 +72,23 @@ def test_the_report_is_inert(hostile: Path) -> None:
     text = (hostile / "report.html").read_text("utf-8")
     _inert(text)
     assert "&lt;/script&gt;&lt;img src=x onerror=alert(1)&gt;" in text  # shown as what it is
+
+
+def test_the_reports_of_an_atlas_and_of_a_pool_are_inert(hostile: Path, tmp_path: Path) -> None:
+    task = linear_task(tmp_path / "task", (TAG, UP, FORMULA), (FORMULA, TAG, UP))
+    found = Findings.open(hostile).filter(outcome="found", suspect=TAG)
+    images = torch.stack(found.images())  # that this network alone gets wrong
+    labels, classes = np.array(found.column("truth")), np.array([TAG, UP, FORMULA])
+    np.savez(tmp_path / "pool.npz", images=images.numpy(), labels=labels, classes=classes)
+    runs = {"atlas": task.hunt("--trials", "24", "--atlas", "--workers", "1")}
+    runs["pool"] = ["hunt", "--basket", str(task.basket), "--pool", f"npz:{tmp_path / 'pool.npz'}"]
+    for name, command in runs.items():
+        assert cli.run([*command, "--out", str(tmp_path / name)]) == 0
+        assert len(Findings.open(tmp_path / name).filter(outcome="found")) > 0
+        text = (tmp_path / name / "report.html").read_text("utf-8")
+        _inert(text)
+        assert "&lt;/script&gt;&lt;img src=x onerror=alert(1)&gt;" in text
+        assert cli.run(["show", str(tmp_path / name)]) == 0
 
 
 def test_the_notebook_view_is_inert(hostile: Path) -> None:

@@ -44,8 +44,17 @@ def test_begin_makes_a_run_and_then_goes_on_with_it(folder: RunFolder) -> None:
     assert folder.missing(3) == [0, 2]
 
 
+def test_a_run_that_failed_before_its_first_unit_may_begin_anew(folder: RunFolder) -> None:
+    folder.begin(SETTINGS, WHERE, 3)
+    (folder.path / "shards" / ".0.parquet.half").write_text("")
+    assert folder.begin(SETTINGS | {"seed": 5}, WHERE, 2) is False
+    assert folder.config["settings"]["seed"] == 5
+    assert folder.missing(2) == [0, 1]
+
+
 def test_other_settings_are_refused_and_named(folder: RunFolder) -> None:
     folder.begin(SETTINGS, WHERE, 3)
+    folder.write(1, pa.table({"a": [1]}), {"seconds": 0.5})
     with pytest.raises(UserError, match="seed: 0 there, 5 here; budget: None there, 9 here") as error:
         folder.begin(SETTINGS | {"seed": 5, "budget": 9}, WHERE, 3)
     assert "give another --out" in str(error.value)

@@ -9,7 +9,6 @@ whichever network is the suspect, so that suspects compare pairwise.
 from __future__ import annotations
 
 import math
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -20,11 +19,9 @@ import torch
 from torch import Tensor
 
 from foible.basket import Basket, Budget
-from foible.clean import Clean, answers, hints, tell, tell_unreadable
 from foible.data import Dataset, Photographs, open_data, read
 from foible.errors import UserError
 from foible.findings import Findings, with_metadata
-from foible.judging import judged
 from foible.meeting import Meeting, meet
 from foible.networks.preprocess import Preprocess
 from foible.progress import progress
@@ -35,6 +32,7 @@ from foible.realism import fit as fit_realism
 from foible.recipes.config import HuntConfig
 from foible.recipes.parts import TABLES, absolute, absolute_chain, make_parts, read_options, refuse_code, with_files
 from foible.recipes.rows import make_rows
+from foible.recipes.seeds import chosen, eligible_seeds, peers_of, tell_few
 from foible.runs import RunFolder, run_units, settings_hash
 from foible.runs.local import Tick, Work, cores, do_unit, one_thread
 from foible.search import Trials
@@ -82,7 +80,9 @@ class _Hunter:
             return None
         pixels = self.meeting.size[0] * self.meeting.size[1]
         most = max(64, min(2000, 40_000_000 // pixels))
-        some = self.eligible[torch.linspace(0, len(self.eligible) - 1, min(most, len(self.eligible))).long()]
+        some = self.eligible[
+            torch.linspace(0, len(self.eligible) - 1, min(most, len(self.eligible)), dtype=torch.float64).long()
+        ]
         seen = read(self.meeting.data, some, [self.meeting.canvas])
         return fit_realism(self.settings["realism"], seen.images[0], basket=self.basket, trust=self.trust)
 
@@ -141,15 +141,15 @@ def hunt(
     data_set = open_data(data, config.split, labelled=labelled, quiet=quiet)
     if not isinstance(basket, Basket):
         basket = Basket.open(basket, device=device, classes=data_set.classes, shape=shape_of(data_set), trust=trust)
-    basket = _chosen(basket, config)
+    basket = chosen(basket, config.suspect, config.peers)
     meeting = meet(data_set, basket, canvas=config.canvas, labelled=labelled)
     with one_thread():
         first = read(meeting.data, meeting.index[:16], [meeting.canvas])
         if len(first.index):
             basket.check(first.images[0])
-    eligible, aims, clean, unreadable = _eligible(basket, meeting, labelled, quiet)
+    eligible, aims, clean, unreadable = eligible_seeds(basket, meeting, labelled, quiet)
     if not quiet:
-        _few_peers(basket, config)
+        tell_few(len(config.peers) or len(basket) - 1)
     settings = _settings(config, basket, meeting)
     hunter = _Hunter(basket, meeting, eligible, aims, **things, settings=settings, trust=trust)
     if config.realism.startswith("network:"):
@@ -257,84 +257,6 @@ def shape_of(data: Dataset | Photographs) -> tuple[int, int, int] | None:
         return None
     channels, height, width = data.images.shape[1:]
     return channels, height, width
-
-
-def peers_of(basket: Basket, suspect: str, peers: Sequence[str]) -> list[str]:
-    """The peers that were named, or every other network."""
-    return list(peers) or basket.peers(suspect)
-
-
-def _chosen(basket: Basket, config: HuntConfig) -> Basket:
-    """Suspects and peers alone, where peers are named; otherwise everybody."""
-    for name in (*config.suspect, *config.peers):
-        basket.peers(name)  # or an error that names it
-    if not config.peers:
-        return basket
-    suspects = config.suspect or tuple(name for name in basket.names if name not in config.peers)
-    if not suspects:
-        raise UserError("every network is a peer: leave at least one to be the suspect")
-    return basket.only([*suspects, *config.peers])
-
-
-def _few_peers(basket: Basket, config: HuntConfig) -> None:
-    peers = len(config.peers) or len(basket) - 1
-    if peers < 3:
-        print(
-            f"{peers} peer{'' if peers == 1 else 's'}: findings may be images that nobody could get right. In paper 1 "
-            "(Table 2, pixel swaps) searches that ended in an unrealistic image fell from 299 of 300 without peers to "
-            "145, 96, 72 and 57 with one to four. `foible train probe:NETWORK` makes more from one network.",
-            file=sys.stderr,
-        )
-
-
-def _eligible(basket: Basket, meeting: Meeting, labelled: bool, quiet: bool) -> tuple[Tensor, Tensor, Clean, list[str]]:
-    """Positions of the images that every network gets right (or, without labels, that all call the same) and their
-    classes, each network's accuracy, and what could not be read."""
-    data, clean = meeting.data, Clean(basket.names, basket.classes)
-    aims = torch.full((len(data),), -1)
-    unreadable: list[str] = []
-    few: list[tuple[Tensor, Tensor]] = []
-    seen = 0
-    with progress("Judging seed images", len(meeting.index), quiet=quiet) as bar:
-        for part in judged(basket, data, index=meeting.index, canvas=meeting.canvas, native=False, keep=labelled):
-            said = answers(part.logits)
-            labels = meeting.labels[part.index] if labelled else said[0]
-            right = (said == labels).all(0) & (labels >= 0) & part.logits.isfinite().all(2).all(0)
-            aims[part.index] = torch.where(right, labels, -1)
-            seen += len(part.index)
-            unreadable += [f"{data.files[place] if data.files else place}: {why}" for place, why in part.problems]
-            if labelled:
-                clean.add(said, labels)
-                if part.canvas is not None and sum(len(images) for images, _ in few) < 256:
-                    few.append((part.canvas, labels))
-            bar.advance(len(part.index) + len(part.problems))
-    if not seen:
-        raise UserError(f"none of the {len(meeting.index)} images of {data.name!r} could be read: {unreadable[0]}")
-    if not quiet:
-        tell_unreadable(unreadable)
-    advice = hints(basket, clean, *(torch.cat(parts) for parts in zip(*few, strict=True))) if labelled else {}
-    eligible = (aims >= 0).nonzero()[:, 0]
-    if not quiet:
-        notes = [*basket.notes, *meeting.notes, *_canvas_note(meeting)]
-        if labelled:
-            tell(clean, notes, advice)
-        else:
-            agreed = f"{len(eligible)} of {seen} images are called the same by all {len(basket)} networks: the seeds"
-            print("\n  ".join(["Without labels:", *notes, agreed]), file=sys.stderr)
-    if not len(eligible):
-        how = "classified right" if labelled else "called the same"
-        raise UserError(
-            f"none of the {seen} images of {data.name!r} ({data.split}) is {how} by all of "
-            f"{', '.join(basket.names)}: check the class order and the preprocessing.{''.join(advice.values())}"
-        )
-    return eligible, aims[eligible], clean, unreadable
-
-
-def _canvas_note(meeting: Meeting) -> list[str]:
-    if meeting.canvas is None:
-        return []
-    height, width = meeting.canvas.size
-    return [f"moves act on a canvas of {width}×{height}; each network sees all of it, at its own input size"]
 
 
 def _settings(config: HuntConfig, basket: Basket, meeting: Meeting) -> dict[str, Any]:

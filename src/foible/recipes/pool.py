@@ -29,7 +29,8 @@ from foible.recipes.hunt import shape_of
 from foible.recipes.parts import absolute
 from foible.recipes.pool_rows import Counts, Ranking, gather
 from foible.recipes.pool_summary import read_summary, write_summary
-from foible.recipes.pool_units import Ranker, chosen, make_ranker, open_pool
+from foible.recipes.pool_units import Ranker, make_ranker, open_pool
+from foible.recipes.seeds import chosen
 from foible.runs import RunFolder
 from foible.runs.local import do_unit, one_thread
 
@@ -65,7 +66,9 @@ def rank(
         basket = Basket.open(
             basket, device=device, classes=data_set.classes or None, shape=shape_of(data_set), trust=trust
         )
-    basket = chosen(basket, config)
+    if len(basket) < 2:
+        raise UserError(f"{basket.names[0]!r} is the only network: give at least one peer for it to dissent from")
+    basket = chosen(basket, config.suspect, config.peers)
     ranker = make_ranker(basket, data_set, config, workers=workers, trust=trust)
     with one_thread():
         first = read(ranker.meeting.data, ranker.meeting.index[:16], [ranker.meeting.canvas])

@@ -23,9 +23,9 @@ from foible.meeting import Meeting, meet
 from foible.networks.classes import align
 from foible.objectives import Dissent
 from foible.recipes.config import PoolConfig
-from foible.recipes.hunt import peers_of
 from foible.recipes.pool_rows import Counts, Ranking, Side, as_shard, finding_rows, rank_batch
 from foible.recipes.reopen import reopen
+from foible.recipes.seeds import peers_of
 from foible.runs import RunFolder, settings_hash
 from foible.runs.local import Tick
 
@@ -112,20 +112,6 @@ class Ranker:
         return judged(
             self.basket, self.meeting.data, index=index, canvas=self.meeting.canvas, keep=True, workers=self.workers
         )
-
-
-def chosen(basket: Basket, config: PoolConfig) -> Basket:
-    """Suspects and peers alone, where peers are named; otherwise everybody."""
-    for name in (*config.suspect, *config.peers):
-        basket.peers(name)  # or an error that names it
-    if len(basket) < 2:
-        raise UserError(f"{basket.names[0]!r} is the only network: give at least one peer for it to dissent from")
-    if not config.peers:
-        return basket
-    suspects = config.suspect or tuple(name for name in basket.names if name not in config.peers)
-    if not suspects:
-        raise UserError("every network is a peer: leave at least one to be the suspect")
-    return basket.only([*suspects, *config.peers])
 
 
 def make_ranker(basket: Basket, data: Dataset | Photographs, config: PoolConfig, **more: Any) -> Ranker:

@@ -70,6 +70,12 @@ class RunFolder:
         except OSError as error:
             raise UserError(f"cannot make the folder {str(path)!r}: {error.strerror or error}") from error
 
+    def _anything_done(self) -> bool:
+        """Whether a unit has been finished here: a run that failed before its first may begin anew."""
+        begun = ("config.json", "run.lock", "unreadable.txt")
+        files = (file for file in self.path.rglob("*") if not file.name.startswith("."))  # those are half-written ones
+        return any(file.is_file() and file.name not in begun for file in files)
+
     def begin(self, settings: dict[str, Any], where: dict[str, Any], units: int, **more: Any) -> bool:
         """Write the settings, or check that they are those of the run already here. True where it goes on.
 
@@ -78,13 +84,14 @@ class RunFolder:
         file = self.path / "config.json"
         if file.exists():
             old = self.config
-            if old.get("hash") != settings_hash(settings):
+            same = old.get("hash") == settings_hash(settings)
+            if not same and self._anything_done():
                 differ = _differences(old["settings"], settings)
                 raise UserError(
                     f"the run {str(self.path)!r} was made with other settings ({differ}): "
                     "give another --out, or the old settings to go on with it"
                 )
-            resumed, same_place = True, old["where"] == where
+            resumed, same_place = same, same and old["where"] == where
         else:
             ours = ("run.lock", ".config.json.")
             if any(not entry.name.startswith(ours) for entry in self.path.iterdir()):
