@@ -59,7 +59,7 @@ def mlps(trials: int, scratch: Path, folder: Path | None) -> list[Row]:
 
 
 @torch.no_grad()
-def resnet50(trials: int, patience: int, scratch: Path) -> list[Row]:
+def resnet50(trials: int, patience: int, repeats: int, scratch: Path) -> list[Row]:
     """Five ResNet-50s at 224×224 that differ a little, and noise that they agree on: only the time matters here."""
     from torchvision.models import resnet50 as build
 
@@ -85,7 +85,7 @@ def resnet50(trials: int, patience: int, scratch: Path) -> list[Row]:
     shown = to_floats(data.images[:1].to("cuda")).repeat(largest, 1, 1, 1)
     matrix = Affine().matrix_of(torch.rand(largest, 6, device="cuda"))
     wholes, floors = [], []
-    for repeat in range(2):
+    for repeat in range(repeats):
         torch.cuda.synchronize()
         started = time.perf_counter()
         hunt(basket, data, out=scratch / str(repeat), **settings)
@@ -108,8 +108,9 @@ def resnet50(trials: int, patience: int, scratch: Path) -> list[Row]:
 def main() -> None:
     parser = arguments(__doc__ or "")
     parser.add_argument("--trials", type=int, default=1_000_000)
-    parser.add_argument("--large-trials", type=int, default=128)
-    parser.add_argument("--patience", type=int, default=100)
+    parser.add_argument("--large-trials", type=int, default=1024)
+    parser.add_argument("--patience", type=int, default=50)
+    parser.add_argument("--repeats", type=int, default=2)
     parser.add_argument("--basket", type=Path, help="five MLPs that are trained already")
     parser.add_argument("--only", default="mlps,resnet50")
     options = parser.parse_args()
@@ -118,7 +119,7 @@ def main() -> None:
         if "mlps" in wanted:
             rows += mlps(options.trials, Path(name), options.basket)
         if "resnet50" in wanted:
-            rows += resnet50(options.large_trials, options.patience, Path(name))
+            rows += resnet50(options.large_trials, options.patience, options.repeats, Path(name))
     report(rows, options.json)
 
 

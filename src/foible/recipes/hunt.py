@@ -264,9 +264,9 @@ def _settings(config: HuntConfig, basket: Basket, meeting: Meeting) -> dict[str,
     data = meeting.data
     channels = data.channels if isinstance(data, Photographs) else data.images.shape[1]
     pixels = channels * meeting.size[0] * meeting.size[1]
-    share = config.trials if config.atlas else math.ceil(config.trials / 2)  # a unit of an atlas is a map of its own
-    much = 1 if basket.device.type == "cpu" else 5  # a GPU likes more lanes at once
-    unit = config.unit or max(16, min(much * 20_000, much * 16_000_000 // pixels, share))
+    gpu = basket.device.type != "cpu"  # it likes more lanes at once, and does one unit after another
+    share = config.trials if config.atlas or gpu else math.ceil(config.trials / 2)  # an atlas is one map a unit
+    unit = config.unit or max(16, min(100_000 if gpu else 20_000, (256_000_000 if gpu else 16_000_000) // pixels, share))
     settings = {
         "recipe": "hunt",
         "data": data.name,

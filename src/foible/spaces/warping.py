@@ -13,6 +13,7 @@ from torch.nn.functional import grid_sample
 
 from foible.errors import UserError
 from foible.images import LEAST_ROWS
+from foible.spaces.fused import fits, fused_warp
 
 BORDERS = {"black": "zeros", "reflect": "reflection", "edge": "border"}  # our word, torch's padding mode
 
@@ -33,16 +34,23 @@ def _pixel_grid(height: int, width: int, device: torch.device) -> Tensor:
     return torch.stack([x.flatten(), y.flatten(), torch.ones(height * width, device=device)])
 
 
+@lru_cache(maxsize=64)
+def _scale(height: int, width: int, device: torch.device, dtype: torch.dtype) -> Tensor:
+    """(2, 1): from pixels to the units of `grid_sample`."""
+    return torch.tensor([[2 / width], [2 / height]], device=device, dtype=dtype)
+
+
 def warp(images: Tensor, matrix: Tensor, border: str = "black") -> Tensor:
     """Resample images (n, c, h, w) bilinearly where matrix (n, 2, 3) says that each output pixel comes from.
 
     border: what lies outside the image. "black"; "reflect", the image mirrored in its edge; "edge", its outermost
     pixels drawn out. The grid is one matrix product: twice as fast as `affine_grid` on a CPU.
     """
+    if border == "black" and fits(images, matrix):
+        return fused_warp(images, matrix)
     n, _, height, width = images.shape
     pixels = _pixel_grid(height, width, images.device)
-    scale = matrix.new_tensor([2 / width, 2 / height])
-    theta = (matrix * scale[:, None]).reshape(2 * n, 3)
+    theta = (matrix * _scale(height, width, matrix.device, matrix.dtype)).reshape(2 * n, 3)
     if n < LEAST_ROWS:
         theta = torch.cat([theta, theta.new_zeros(2 * (LEAST_ROWS - n), 3)])
     grid = (theta @ pixels)[: 2 * n].view(n, 2, height, width).permute(0, 2, 3, 1)
