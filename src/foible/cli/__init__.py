@@ -17,7 +17,7 @@ import typer
 from typer.core import TyperGroup
 from typer.main import get_command
 
-from foible.cli import compare, data, doctor, gate, hunt, look, study, train
+from foible.cli import compare, data, distort, doctor, gate, hunt, inspect, look, study, train
 from foible.errors import FoibleError, Interrupted
 from foible.memory import keep
 
@@ -29,6 +29,7 @@ Our words, and the field's:
 [bold]suspect[/bold]    the network that is searched (model under test)
 [bold]peers[/bold]      the rest of the basket (reference models)
 [bold]hunt[/bold]       the search for the suspect's mistakes (differential testing)
+[bold]distort[/bold]    the smallest change that changes an answer (minimal adversarial perturbation)
 [bold]compare[/bold]    two versions on the same images: broken and fixed (negative flips)
 [bold]suite[/bold]      findings and flips frozen to test versions to come (regression tests)
 [bold]gate[/bold]       pass, fail or inconclusive, for CI
@@ -45,7 +46,7 @@ Exit codes: 0 done, 1 a gate failed, 2 wrong input, 3 interrupted, 4 an error of
 """
 
 # These keep what they finished, and the same command goes on from there.
-RESUMABLE = ("hunt", "compare", "gate", "demo", "train", "study")
+RESUMABLE = ("hunt", "compare", "distort", "gate", "demo", "train", "study")
 
 BROKEN_PIPE = 141  # what a shell reports for any program whose reader went away
 
@@ -86,11 +87,13 @@ def _options(
 
 app.command(rich_help_panel="Find")(hunt.hunt)
 app.command(rich_help_panel="Find")(compare.compare)
+app.command(rich_help_panel="Find")(distort.distort)
 app.command(rich_help_panel="Find")(hunt.demo)
 app.command(rich_help_panel="Guard")(gate.suite)
 app.command(rich_help_panel="Guard")(gate.gate)
 app.command(rich_help_panel="Look")(look.show)
 app.command(rich_help_panel="Look")(look.report)
+app.add_typer(inspect.app, name="inspect", rich_help_panel="Look")
 app.command(rich_help_panel="Look")(doctor.doctor)
 app.add_typer(data.app, name="data", rich_help_panel="Look")
 app.command(rich_help_panel="Label")(look.export)

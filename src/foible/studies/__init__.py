@@ -49,6 +49,26 @@ STUDIES: dict[str, tuple[str, str]] = {
         "foible.studies.peer_pressure.peers",
         "Paper 1, future work 2: 1 to 20 peers; success, coverage and reliability.",
     ),
+    "distortion": (
+        "foible.studies.intriguing.distortion",
+        "Paper 3, Tables 1 and 2, Figs. 5 and 7: minimal distortions, and who they transfer to.",
+    ),
+    "split-transfer": (
+        "foible.studies.intriguing.split_transfer",
+        "Paper 3, Tables 3 and 4: transfer between networks trained on disjoint halves of the data.",
+    ),
+    "units": (
+        "foible.studies.intriguing.units",
+        "Paper 3, Figs. 1–4: what excites a unit, and what excites a random direction.",
+    ),
+    "spectrum": (
+        "foible.studies.intriguing.spectrum",
+        "Paper 3, Table 5: frame bounds of every layer, and growth along the found distortions.",
+    ),
+    "frozen-features": (
+        "foible.studies.intriguing.frozen_features",
+        "Paper 3, Fig. 6: a one-against-rest classifier on frozen, unsupervised features, distorted.",
+    ),
 }
 
 # What every study takes; the rest of its `run` are options of its own.

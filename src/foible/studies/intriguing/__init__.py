@@ -1,0 +1,1 @@
+"""The studies of paper 3: intriguing properties."""
