@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from foible import specs
 from foible.data.dataset import shown
 from foible.errors import UserError
+from foible.graphs import Graphs
 from foible.images import LEAST_ROWS, to_floats
 from foible.networks.classes import align
 from foible.networks.load import Network, fingerprint, open_networks
@@ -83,6 +84,7 @@ class Basket:
             raise UserError("a basket needs at least one network")
         self.device = pick_device(device)
         self.shape = shape
+        self._graphs = Graphs()
         self.source: list[str] | None = None  # the specs that open this basket again, where there are any
         self._preprocess = {
             name: _as_preprocess(preprocess[name] if isinstance(preprocess, Mapping) else preprocess, name)
@@ -230,7 +232,10 @@ class Basket:
 
     def answer(self, name: str, prepared: Tensor) -> Tensor:
         """Logits of the basket's classes from images that are preprocessed already."""
-        logits, rows, known = self._networks[name](prepared), len(prepared), len(self.lists[name])
+        network, rows, known = self._networks[name], len(prepared), len(self.lists[name])
+        logits: Any = self._graphs.answer(network, prepared) if isinstance(network, nn.Module) else None
+        if logits is None:
+            logits = network(prepared)
         if known == 2:
             logits = two_classes(logits, rows)
         if isinstance(logits, Tensor) and logits.shape == (rows, known):

@@ -22,7 +22,7 @@ LEAST = 1 << 20  # output pixels below which a compiled kernel is not worth havi
 
 if triton is not None:
 
-    @triton.jit
+    @triton.jit  # type: ignore[untyped-decorator]
     def _kernel(images, matrix, out, channels, height, width, block: tl.constexpr):  # type: ignore[no-untyped-def]
         lane = tl.program_id(0).to(tl.int64)
         place = tl.program_id(1) * block + tl.arange(0, block)

@@ -1,0 +1,74 @@
+"""Small batches of a deep network on a GPU as CUDA graphs.
+
+Launching a ResNet-50's kernels one by one takes longer than running them on a few images, and a search asks about few
+images often: what improved, what is left at the end. A recorded graph launches all of them at once.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+MOST_ROWS = 128  # from here on a network is busy longer than its launch takes
+OFTEN = 6  # how often a size is asked for before it is recorded
+
+
+class _Recorded:
+    """One network at one size of batch."""
+
+    def __init__(self, network: nn.Module, images: Tensor, pool: Any) -> None:
+        self.images = images.clone()
+        side = torch.cuda.Stream(images.device)
+        side.wait_stream(torch.cuda.current_stream(images.device))
+        with torch.cuda.stream(side):  # libraries choose their kernels before anything is recorded
+            for _ in range(2):
+                network(self.images)
+        torch.cuda.current_stream(images.device).wait_stream(side)
+        self.graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(self.graph, pool=pool, capture_error_mode="thread_local"):
+            self.answers: Tensor = network(self.images)
+
+    def __call__(self, images: Tensor) -> Tensor:
+        self.images.copy_(images)
+        self.graph.replay()
+        return self.answers.clone()
+
+
+class Graphs:
+    """The graphs of a basket's networks, recorded when they are first worth it."""
+
+    def __init__(self) -> None:
+        self.asked: Counter[tuple[int, torch.Size]] = Counter()
+        self.recorded: dict[tuple[int, torch.Size], _Recorded | None] = {}  # None: cannot be
+        self.pool: Any = None  # memory that all graphs share
+
+    def answer(self, network: nn.Module, images: Tensor) -> Tensor | None:
+        """What the network says of images (n, …), or None where it has to be asked in the ordinary way."""
+        rows = len(images)
+        if not images.is_cuda or rows > MOST_ROWS or torch.is_grad_enabled() or torch.is_autocast_enabled("cuda"):
+            return None
+        if network.training or torch.cuda.is_current_stream_capturing():
+            return None
+        whole = torch.Size((max(16, 1 << (rows - 1).bit_length()), *images.shape[1:]))
+        key = id(network), whole
+        self.asked[key] += 1
+        if key not in self.recorded and self.asked[key] < OFTEN:
+            return None
+        if len(images) < whole[0]:
+            images = torch.cat([images, images[-1:].expand(whole[0] - rows, *images.shape[1:])])
+        if key not in self.recorded:
+            self.recorded[key] = self._record(network, images)
+        graph = self.recorded[key]
+        return None if graph is None else graph(images)[:rows]
+
+    def _record(self, network: nn.Module, images: Tensor) -> _Recorded | None:
+        self.pool = self.pool or torch.cuda.graph_pool_handle()
+        try:
+            recorded = _Recorded(network, images, self.pool)
+        except Exception:  # it looks at what it computes, or gives something else than a tensor
+            torch.cuda.synchronize(images.device)
+            return None
+        return recorded if isinstance(recorded.answers, Tensor) else None
