@@ -17,12 +17,15 @@ if TYPE_CHECKING:
     from foible.networks.preprocess import Preprocess
     from foible.objectives import Dissent, Distances
     from foible.recipes.compare import compare
+    from foible.recipes.distort import distort
     from foible.recipes.hunt import hunt
     from foible.recipes.pool import rank
     from foible.recipes.train import train
     from foible.report import write_report
+    from foible.search.closest import closest
     from foible.search.gradient import gradient
     from foible.search.hill_climb import hill_climb
+    from foible.search.lbfgs import lbfgs
     from foible.spaces.affine import Affine
     from foible.spaces.chain import Chain
     from foible.spaces.crop import Crop
@@ -48,10 +51,13 @@ _HOMES = {
     "Swaps": "foible.spaces.swaps",
     "UserError": "foible.errors",
     "View": "foible.views",
+    "closest": "foible.search.closest",
     "compare": "foible.recipes.compare",
+    "distort": "foible.recipes.distort",
     "gradient": "foible.search.gradient",
     "hill_climb": "foible.search.hill_climb",
     "hunt": "foible.recipes.hunt",
+    "lbfgs": "foible.search.lbfgs",
     "load": "foible.data",
     "rank": "foible.recipes.pool",
     "settle": "foible.images",
@@ -75,10 +81,13 @@ __all__ = [
     "Swaps",
     "UserError",
     "View",
+    "closest",
     "compare",
+    "distort",
     "gradient",
     "hill_climb",
     "hunt",
+    "lbfgs",
     "load",
     "rank",
     "settle",

@@ -21,19 +21,20 @@ from torch import Tensor
 from foible.errors import UserError
 from foible.images import decode_png
 
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 OUTCOMES = (
     "found",  # a mistake, on the very pixels of `image`
     "exhausted",  # a trial that found none
     "invalid",  # a network answered with NaN or infinity
     "held",  # an image that was right, kept to see whether it stays so
-    "unsettled",  # a mistake on the original file that the pixels of `image` do not show
+    "unsettled",  # a mistake on the original file, or in floats, that the pixels of `image` do not show
     "doubtful",  # every network agrees against the label
 )
 ADDED = {  # columns by the schema version that brought them; null in older files
     **dict.fromkeys(("tags", "origin_file"), 2),
     **dict.fromkeys(("label_from", "score", "kinds", "size", "realism"), 3),
     **dict.fromkeys(("least_path", "least_image", "least_change", "least_forwards"), 3),
+    **dict.fromkeys(("target", "distance", "distance_exact"), 4),
 }
 
 _probabilities = pa.list_(pa.list_(pa.float32()))
@@ -56,6 +57,7 @@ SCHEMA = pa.schema(
         pa.field("label_from", pa.string()),  # where the class aimed at came from: "label" or "consensus"
         pa.field("consensus", pa.int32()),  # the peers' common class; null where they differ. Without labels, the aim
         pa.field("said", pa.int32()),  # the suspect's class for the image; null where it gave NaN
+        pa.field("target", pa.int32()),  # the class that a distortion was to reach; null where any other would do
         pa.field("before", _probabilities),  # (networks, classes), of the origin
         pa.field("after", _probabilities),  # (networks, classes), of the image
         pa.field("moves", pa.int32()),  # accepted
@@ -66,6 +68,8 @@ SCHEMA = pa.schema(
         pa.field("trace", _probabilities),  # (1 + moves, networks): probability of the aimed-at class on the way
         pa.field("point", pa.list_(pa.float32())),  # where the trial ended in its space, apart from the image
         pa.field("change", pa.map_(pa.string(), pa.float32())),  # the whole way in human units: {"rotation °": 7.1}
+        pa.field("distance", pa.float32()),  # of image and origin, pixels in [0, 1]: l2, or the norm of the settings
+        pa.field("distance_exact", pa.float32()),  # the same before rounding to 8 bits; of a layer's output, there
         pa.field("score", pa.float32()),  # by how much the image is found, log-odds: the worst over the networks
         pa.field("size", pa.float32()),  # of the whole way, in largest moves; null where the space is no box
         pa.field("kinds", pa.list_(pa.string())),  # of move, largest first; of the least change where it is known
@@ -245,7 +249,7 @@ class Findings:
             frame = self.table.to_pandas()
         except ImportError as error:
             raise UserError("to_pandas() needs pandas: pip install 'foible[pandas]'") from error
-        for name in ("truth", "consensus", "said"):
+        for name in ("truth", "consensus", "said", "target"):
             frame[f"{name}_name"] = [None if v != v or v is None else self.classes[int(v)] for v in frame[name]]
         return frame
 

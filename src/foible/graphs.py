@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-MOST_ROWS = 128  # from here on a network is busy longer than its launch takes
+MOST_ROWS = 48  # from about here on a ResNet-50 is busy longer than its launch takes
 OFTEN = 6  # how often a size is asked for before it is recorded
 
 
@@ -52,7 +52,7 @@ class Graphs:
             return None
         if network.training or torch.cuda.is_current_stream_capturing():
             return None
-        whole = torch.Size((max(16, 1 << (rows - 1).bit_length()), *images.shape[1:]))
+        whole = torch.Size((max(16, 8 * ((rows + 7) // 8)), *images.shape[1:]))
         key = id(network), whole
         self.asked[key] += 1
         if key not in self.recorded and self.asked[key] < OFTEN:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from torch import nn
 
 from foible.errors import UserError
-from foible.networks import convolutional, dense
+from foible.networks import alexnet, convolutional, dense
 from foible.networks.inception import FORMS, Inception
 from foible.networks.resnet import ResNet
 from foible.networks.vit import ViT
@@ -123,6 +123,16 @@ def _inception(arguments: str, shape: Shape, classes: int) -> nn.Module:
     return Inception(shape, classes, **given)
 
 
+def _alexnet(arguments: str, shape: Shape, classes: int) -> nn.Module:
+    spec = f"alexnet:{arguments}"
+    given = _numbers(spec, arguments.split(",") if arguments else [], {"width": 96, "groups": 1})
+    if given["groups"] not in (1, 2):
+        raise UserError(f"{given['groups']} groups in network {spec!r}: expected 1, or 2 as on AlexNet's two GPUs")
+    if given["width"] % 12:
+        raise UserError(f"width {given['width']} in network {spec!r}: expected a multiple of 12, such as 24, 48 or 96")
+    return alexnet.alexnet(shape, classes, **given)
+
+
 def _numbers(spec: str, options: list[str], defaults: dict[str, int]) -> dict[str, int]:
     """`width=8` and the like, where `spec` takes them."""
     numbers = dict(defaults)
@@ -163,4 +173,7 @@ FAMILIES: dict[str, Family] = {
     "vit4": Family(_vit4, "vit4:patch=7", "the vision transformer of paper 4"),
     "resnet": Family(_resnet, "resnet:20,width=8", "CIFAR ResNet of 6n+2 layers (He et al.)", smallest=8),
     "inception": Family(_inception, "inception:width=8", "GoogLeNet's form, with its auxiliary heads", smallest=16),
+    "alexnet": Family(
+        _alexnet, "alexnet:width=24,groups=2", "the AlexNet of 2012 (paper 3, Table 5)", smallest=alexnet.SMALLEST
+    ),
 }

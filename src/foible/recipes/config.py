@@ -126,3 +126,43 @@ class PoolConfig:
     def read(cls, options: dict[str, Any]) -> PoolConfig:
         """From keywords; an unknown one is named."""
         return cls(**known_options(cls, options, "pool"))
+
+
+@dataclass(frozen=True)
+class DistortConfig:
+    """The settings of `foible.distort` and `foible distort`: the smallest change that changes a network's answer."""
+
+    source: str | None = _help(None, "The network to distort for. Default: the only one of the basket.")
+    target: str = _help(
+        "best",
+        "What it is to say: best (the nearest other label), worst, random, next (label + 1), each (a row per label), "
+        "any (no label is asked for), or a class.",
+    )
+    method: str = _help("closest", "How to search: closest, or lbfgs (the paper's), with options; or FILE.py:NAME.")
+    norm: str = _help("l2", "What is kept small: l2, or linf (the largest change of any pixel).")
+    layer: str | None = _help(None, "Distort the output of this layer instead of the image (`foible inspect`).")
+    images: int = _help(100, "Most images, drawn from those that the network gets right.")
+    split: str = _help("test", "Which part of the data images come from.")
+    seed: int = _help(0, "Seed of every random draw; the same seed gives the same findings.")
+    likeliest: int | None = _help(
+        None, "With best, worst and each: only so many other labels, those likeliest to the network (default: all)."
+    )
+    wrong: bool = _help(False, "Draw from all images: those that are wrong already count as distance 0.")
+    lattice: bool = _help(True, "Look for the smallest change that 8 bits can hold; without, round and see.")
+    budget: int | None = _help(None, "Most forward and most backward passes for one image and label.")
+    unlabelled: bool = _help(False, "The data has no labels: what the network says of an image stands in.")
+    canvas: str | None = _help(None, "Pixels that are distorted: 224 or 320x240. Default: the network's input.")
+    unit: int | None = _help(None, "Images in one unit of work, which is one shard on disk (default: by image size).")
+
+    def __post_init__(self) -> None:
+        for name in ("images", "likeliest", "budget", "unit"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise UserError(f"{name} is {value}: expected at least 1")
+        if self.norm not in ("l2", "linf"):
+            raise UserError(f"norm is {self.norm!r}{did_you_mean(self.norm, ('l2', 'linf'))}: expected l2 or linf")
+
+    @classmethod
+    def read(cls, options: dict[str, Any]) -> DistortConfig:
+        """From keywords; an unknown one is named."""
+        return cls(**known_options(cls, options, "distort"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,11 +18,13 @@ from foible.images import decode_png, encode_png, to_bytes, to_floats
 from foible.meeting import Meeting
 from foible.objectives import probabilities
 from foible.recipes.compare import open_comparison
+from foible.recipes.distort_units import Distorter, open_distorter
 from foible.recipes.hunt import open_hunter
 from foible.recipes.pool import open_pool
 from foible.recipes.rows import retrace
 from foible.runs import RunFolder
 from foible.runs.local import one_thread
+from foible.search.nearest import length, reached
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,6 +95,38 @@ def _compared_row(row: dict[str, Any], basket: Basket, meeting: Meeting) -> Repl
     )
 
 
+def _distorted_row(row: dict[str, Any], distorter: Distorter) -> Replayed:
+    """A distorted image is what its PNG holds: its origin is read from the data again, and both are measured and
+    judged again. Of a distorted layer the stored output is put in again, where the row has it."""
+    basket, norm, layer = distorter.basket, distorter.settings["norm"], distorter.layer
+    seen = read(distorter.meeting.data, torch.tensor([row["origin_index"]]), [distorter.meeting.canvas])
+    if seen.problems:
+        raise UserError(f"the image of {row['id']!r} cannot be read any more: {seen.problems[0][1]}")
+    image, origin = decode_png(row["image"]), seen.images[0][0]
+    same = encode_png(origin) == row["origin"]
+    label = torch.tensor([row["consensus"] if row["truth"] is None else row["truth"]], device=basket.device)
+    target = None if row["target"] is None else torch.tensor([row["target"]], device=basket.device)
+    with torch.no_grad(), one_thread():
+        logits = basket.judge(to_floats(image[None].to(basket.device)), row["networks"])
+        if layer is None:
+            distance = float(length(to_floats(image)[None] - to_floats(origin)[None], norm))
+            same &= math.isclose(distance, row["distance"], rel_tol=1e-4, abs_tol=1e-6)
+        elif row["point"] is not None:
+            start = layer.points(to_floats(image[None].to(basket.device)))
+            logits[0] = layer.model(torch.tensor(row["point"], device=start.device).view_as(start))
+        found = bool(reached(logits[0], label, target)[0])
+    now, told = probabilities(logits)[:, 0].cpu(), layer is None or row["point"] is not None
+    return Replayed(
+        id=row["id"],
+        image=image,
+        same_image=same,
+        difference=_difference(now, torch.tensor(row["after"])) if told else 0.0,
+        stored=row["outcome"],
+        now=(OUTCOMES[0] if found else "not found") if told else row["outcome"],
+        probabilities=now,
+    )
+
+
 def replay(
     run: str | Path, ids: list[str] | None = None, *, basket: Basket | None = None, trust: bool = False
 ) -> list[Replayed]:
@@ -101,7 +136,11 @@ def replay(
     """
     findings = Findings.open(run)
     rows = findings if ids is None else [findings.get(id) for id in ids]
-    judged = {"compare": open_comparison, "pool": open_pool}.get(RunFolder(run).config["settings"].get("recipe"))
+    recipe = RunFolder(run).config["settings"].get("recipe")
+    if recipe == "distort":
+        distorter = open_distorter(run, basket=basket, trust=trust)
+        return [_distorted_row(row, distorter) for row in rows]
+    judged = {"compare": open_comparison, "pool": open_pool}.get(recipe)
     if judged is not None:
         basket, meeting = judged(run, basket=basket, trust=trust)
         return [_compared_row(row, basket, meeting) for row in rows]

@@ -101,6 +101,7 @@ RECIPES = {
     "vit4": Recipe(15, rate=5e-4),
     "resnet": Recipe(20, decay=True),
     "inception": Recipe(20, decay=True),
+    "alexnet": Recipe(20, rate=3e-4, decay=True),
 }
 
 

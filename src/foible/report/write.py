@@ -1,4 +1,4 @@
-"""Write the report of a run: the page of a hunt, of a comparison, or of a ranked pool."""
+"""Write the report of a run: the page of a hunt, a comparison, a ranked pool, or a distortion."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 from foible.disk import write_with_folder
 from foible.errors import UserError
 from foible.findings import Findings
-from foible.report import compare, hunt, pool
+from foible.report import compare, distort, hunt, pool
 from foible.report.source import Source
 
 
@@ -23,7 +23,8 @@ def write_report(
 
     It needs nothing but itself: no network, no script. The same run gives the same bytes.
 
-    run: a run folder of a hunt, a comparison or a ranking, a Parquet file of findings, or findings in memory.
+    run: a run folder of a hunt, a comparison, a ranking or a distortion, a Parquet file of findings, or findings in
+        memory.
     out: the file to write, or a folder for `report.html`; by default inside the run folder, or beside
         the Parquet file.
     gallery: at most so many findings are shown as cards; fewer where the file would grow beyond 8 MB.
@@ -35,6 +36,8 @@ def write_report(
         page = compare.render(source, title=title, gallery=gallery)
     elif source.recipe == "pool":
         page = pool.render(source, title=title, gallery=gallery)
+    elif source.recipe == "distort":
+        page = distort.render(source, title=title, gallery=gallery)
     else:
         page = hunt.render(source, title=title, gallery=gallery, sessions=sessions)
     write_with_folder(target, page.encode("utf-8", "replace"))  # a name may hold half a surrogate pair

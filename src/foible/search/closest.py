@@ -15,6 +15,7 @@ At the end a line search on the segment from x brings every image just beyond th
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 
@@ -29,7 +30,7 @@ from foible.search.projection import Bound, project, project_linf, within
 SLOTS = 9  # most rivals whose slopes are kept
 MEMORY = 4  # steps that a new one must not be worse than
 AGAIN = (1.5, 0.5, 3.0, 0.75, 2.0)  # where further starts begin, in units of the distance found
-SURE = 1e-5  # by how much, as a share of the largest logit, a margin must be above 0: another batch may round otherwise
+RESCUE, LEAD = 20, 60  # steps after which a row that has found nothing is led there by its gradient; steps of that
 
 
 @dataclass
@@ -70,6 +71,7 @@ def closest(
     refresh: int = 2,
     starts: int = 1,
     tries: int = 3,
+    sure: float = 2e-6,
     width: int | None = None,
     budget: Budget | None = None,
     tick: Callable[[int], None] | None = None,
@@ -79,9 +81,9 @@ def closest(
 
     norm: "l2" or "linf". steps: at most, each a forward and `refresh` backwards. starts: how often to begin, 1 to 6:
     again from other points on the line through what was found; deep networks have many nearby answers. tries: without
-    targets, how many of
-    the rivals that look nearest are each tried. width: rows in a batch. budget: for each image, over all of its tries.
-    tick(k) hears of k further images.
+    targets, how many of the rivals that look nearest are each tried. sure: by how much, as a share of the largest
+    logit, a margin must be above 0, since another batch may round otherwise. width: rows in a batch. budget: for each
+    image, over all of its tries. tick(k) hears of k further images.
     """
     if norm not in ("l2", "linf"):
         raise UserError(f"norm is {norm!r}: expected l2 or linf")
@@ -90,7 +92,11 @@ def closest(
             raise UserError(f"{name} is {value}: expected at least 1")
     if starts > 1 + len(AGAIN):
         raise UserError(f"starts is {starts}: expected at most {1 + len(AGAIN)}")
-    search = _Search(model, norm, low, high, steps, refresh, starts, budget or Budget())
+    if len(images) and not bool(((images >= low) & (images <= high)).all()):
+        raise UserError(
+            f"pixels from {float(images.min()):.4g} to {float(images.max()):.4g}: expected all within {low} and {high}"
+        )
+    search = _Search(model, norm, low, high, steps, refresh, starts, sure, budget or Budget())
     width = width or _width(images)
     parts = []
     for rows in torch.arange(len(images), device=images.device).split(width):
@@ -118,11 +124,20 @@ def _width(images: Tensor) -> int:
 
 class _Search:
     def __init__(
-        self, model: Model, norm: str, low: Bound, high: Bound, steps: int, refresh: int, starts: int, budget: Budget
+        self,
+        model: Model,
+        norm: str,
+        low: Bound,
+        high: Bound,
+        steps: int,
+        refresh: int,
+        starts: int,
+        sure: float,
+        budget: Budget,
     ) -> None:
         self.model, self.norm, self.low, self.high = model, norm, low, high
         self.metric = norm  # of the projections
-        self.steps, self.refresh, self.starts, self.budget = steps, refresh, starts, budget
+        self.steps, self.refresh, self.starts, self.sure, self.budget = steps, refresh, starts, sure, budget
 
     def _logits(self, points: Tensor) -> Tensor:
         return self.model(points.view(-1, *self.shape))
@@ -149,7 +164,7 @@ class _Search:
     def _note(self, rows: Tensor, x: Tensor, points: Tensor, logits: Tensor, labels: Tensor, targets: Tensor) -> Tensor:
         """Remember points (n, d) that are nearer than any before; which of them say what is wanted."""
         by = margin(logits, labels, targets)
-        sure = SURE * logits.abs().amax(1)
+        sure = self.sure * logits.abs().amax(1)
         hit = (by > sure) & logits.isfinite().all(1)
         size = length(points - x, self.norm)
         better = hit & (size < self.least[rows])
@@ -173,20 +188,24 @@ class _Search:
 
     def _tour(self, x: Tensor, labels: Tensor, targets: Tensor, rows: Tensor) -> None:
         """From x, and then from other points on the line through what was found."""
-        self._run(x, labels, targets, rows, x)
-        if self.norm == "linf":  # what it does not find, the Euclidean norm may
-            missed = ((self.least[rows] == torch.inf) & ~self.invalid[rows]).nonzero()[:, 0]
-            self.metric = "l2"
-            if len(missed):
-                self._run(x[missed], labels[missed], targets[missed], rows[missed], x[missed])
-            self.metric = "linf"
+        self._run(x, labels, targets, rows, x, self.steps, RESCUE if self.norm == "l2" else self.steps)
+        lost = ((self.least[rows] == torch.inf) & ~self.invalid[rows]).nonzero()[:, 0]
+        if len(lost):
+            there = self._lead(x[lost], labels[lost], targets[lost], rows[lost])
+            led = (self.least[rows[lost]] < torch.inf).nonzero()[:, 0]
+            if len(led):
+                part = lost[led]
+                self.metric = "l2"  # surer than the maximum norm, which may have been the trouble
+                rest = max(1, (self.steps - RESCUE) // 2)
+                self._run(x[part], labels[part], targets[part], rows[part], there[led], rest, rest)
+                self.metric = self.norm
         for factor in AGAIN[: self.starts - 1]:
             again = ((self.least[rows] < torch.inf) & ~self.invalid[rows]).nonzero()[:, 0]
             if not len(again):
                 return
             x, labels, targets, rows = x[again], labels[again], targets[again], rows[again]
             begin = within(x + factor * (self.best[rows] - x), self.low, self.high)
-            self._run(x, labels, targets, rows, begin)
+            self._run(x, labels, targets, rows, begin, self.steps, self.steps)
 
     def _spent(self, rows: Tensor, backwards: int) -> Tensor:
         over = torch.zeros(len(rows), dtype=torch.bool, device=rows.device)
@@ -239,11 +258,16 @@ class _Search:
             ]  # fmt: skip
         return gaps.detach(), torch.stack(slopes, 1), logits.detach()
 
-    def _run(self, x: Tensor, labels: Tensor, targets: Tensor, rows: Tensor, begin: Tensor) -> None:
+    def _run(
+        self, x: Tensor, labels: Tensor, targets: Tensor, rows: Tensor, begin: Tensor, steps: int, patience: int
+    ) -> None:
+        """Steps from `begin`; a row that has found nothing after `patience` of them ends."""
         state = self._start(x, labels, targets, rows, begin)
         finished: list[tuple[Tensor, ...]] = []
-        for _ in range(self.steps):
+        for step in range(steps):
             going = ~self._spent(state.row, self.refresh) & (state.still < 2) & ~self.invalid[state.row]
+            if step == patience:
+                going &= self.least[state.row] < torch.inf
             if not bool(going.all()):
                 done = (~going).nonzero()[:, 0]
                 finished.append(tuple(part[done] for part in (state.row, state.x, state.z, state.label, state.target)))
@@ -339,19 +363,50 @@ class _Search:
 
     @torch.no_grad()
     def _reach(self, rows: Tensor, x: Tensor, z: Tensor, labels: Tensor, targets: Tensor) -> None:
-        """Along the segment from x through where each row ended: the first point beyond the boundary, by halving."""
-        for again in (False, True):
+        """Along the segment from x through where each row ended: the first point beyond the boundary, by halving. Then
+        once more, finely, along the segment to the nearest point known."""
+        for near, far, halvings in ((0.97, 1.1, 9), (0.999, 1.0, 10)):
             known = self.least[rows] < torch.inf
-            direction = self.best[rows] - x if again else z - x
-            short = torch.full((len(rows),), 0.97, dtype=x.dtype, device=x.device)
-            long = torch.where(known, 1.0 if again else 1.1, 4.0).to(x.dtype)
-            for _ in range(12):
-                over = self._spent(rows, 0) | self.invalid[rows]
-                if bool(over.all()):
+            direction = (self.best[rows] - x) if far == 1.0 else z - x
+            short = torch.full((len(rows),), near, dtype=x.dtype, device=x.device)
+            long = torch.where(known, far, 4.0).to(x.dtype)
+            for _ in range(halvings):
+                able = (~self._spent(rows, 0) & ~self.invalid[rows]).nonzero()[:, 0]
+                if not len(able):
                     return
+                if len(able) < len(rows):
+                    rows, x, z, labels, targets = (part[able] for part in (rows, x, z, labels, targets))
+                    direction, short, long = direction[able], short[able], long[able]
                 middle = (short + long) / 2
                 points = within(x + middle[:, None] * direction, self.low, self.high)
                 logits = self._logits(points).detach()
                 self.forwards[rows] += 1
                 hit = self._note(rows, x, points, logits, labels, targets)
                 short, long = torch.where(hit, short, middle), torch.where(hit, middle, long)
+
+    def _lead(self, x: Tensor, labels: Tensor, targets: Tensor, rows: Tensor) -> Tensor:
+        """Points (n, d) where the target is given, from the best there is up the slope of its log-probability; steps
+        grow while it rises and shrink when it falls. Where that leads nowhere, how far it came."""
+        z, live = self.best[rows].clone(), torch.arange(len(x), device=x.device)
+        room = x.abs().mean(1) if math.isinf(float(torch.as_tensor(self.high).max())) else torch.ones_like(x[:, 0])
+        stride = 0.002 * math.sqrt(x.shape[1]) * room.clamp_min(1e-6)
+        before = torch.full_like(stride, -torch.inf)
+        for _ in range(LEAD):
+            live = live[~self._spent(rows[live], 1) & ~self.invalid[rows[live]]]
+            if not len(live):
+                break
+            with torch.enable_grad():
+                at = z[live].detach().requires_grad_()
+                logits = self._logits(at)
+                gain = logits.log_softmax(1).gather(1, targets[live][:, None])[:, 0]
+                slope = torch.autograd.grad(gain.sum(), at)[0]
+            self.forwards[rows[live]] += 1
+            self.backwards[rows[live]] += 1
+            hit = self._note(rows[live], x[live], z[live], logits.detach(), labels[live], targets[live])
+            self.invalid[rows[live]] |= ~(slope.isfinite().all(1) & logits.detach().isfinite().all(1))
+            stride[live] *= torch.where(gain.detach() > before[live], 1.1, 0.6)
+            before[live] = gain.detach()
+            step = stride[live][:, None] * slope / slope.norm(dim=1, keepdim=True).clamp_min(1e-30)
+            z[live] = torch.where(hit[:, None], z[live], within(z[live] + step, self.low, self.high))
+            live = live[~hit]
+        return z

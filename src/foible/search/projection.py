@@ -26,12 +26,14 @@ def project(
     high: Bound,
     *,
     start: Tensor | None = None,
+    most: Tensor | None = None,
     steps: int = 30,
 ) -> tuple[Tensor, Tensor]:
     """The projections z (n, d) of x (n, d) in the Euclidean norm, and the multipliers (n, m).
 
     normals: (n, m, d), the rows of A. offsets: (n, m), b; -inf where a row has fewer constraints. start: multipliers to
-    begin with. Where no point satisfies all constraints, z is as far along as the steps go.
+    begin with. most: (n,) what ½‖z − x‖² can be at most; a row whose dual is larger has no answer, and ends there. Where
+    no point satisfies all constraints, z is as far along as the steps go.
 
     The dual has one variable λ ≥ 0 a constraint, z = clip(x + Aᵀλ), and is concave and piecewise quadratic: projected
     Newton steps with a line search find its maximum, usually exactly, in a handful of steps.
@@ -45,19 +47,19 @@ def project(
     out, multipliers = x.clone(), torch.zeros_like(scale)
     rows = torch.arange(len(x), device=x.device)
     live = _Dual(x, normals / scale[:, :, None] * asked[:, :, None], offsets / scale, asked, low, high)
-    now = live.at(weight)
+    most = torch.full_like(scale[:, 0], torch.inf) if most is None else most
+    now, stuck = live.at(weight), torch.zeros(len(x), dtype=torch.bool, device=x.device)
     for step in range(steps + 1):
         moving = live.asked & ((weight > 0) | (now.lacking > 0))
         going = torch.where(moving, now.lacking.abs(), 0.0).amax(1) > tiny * (1 + (now.z - live.x).norm(dim=1))
-        if step == steps:
-            going = torch.zeros_like(going)
+        going &= ~stuck & (now.value <= most) & (step < steps)
         if not bool(going.all()):  # set down what is done, and go on with the rest
             done = (~going).nonzero()[:, 0]
             out[rows[done]], multipliers[rows[done]] = now.z[done], weight[done]
             left = going.nonzero()[:, 0]
             if not len(left):
                 break
-            rows, weight, moving, live = rows[left], weight[left], moving[left], live.rows(left)
+            rows, weight, moving, most, live = rows[left], weight[left], moving[left], most[left], live.rows(left)
             now = _At(*(field[left] for field in (now.z, now.lacking, now.value, now.inside)))
         gram = torch.bmm(live.normals * now.inside[:, None, :], live.normals.transpose(1, 2))
         both = moving[:, :, None] & moving[:, None, :]
@@ -74,6 +76,7 @@ def project(
         else:  # clipping at 0 can spoil any Newton step; a short one along the gradient never fails
             tried = torch.where(worse[:, None], (weight + now.lacking / live.normals.shape[1]).clamp_min(0), tried)
             new = live.at(tried)
+        stuck = (tried - weight).abs().amax(1) <= 1e-3 * tiny * (1e-3 + weight.amax(1))
         weight, now = tried, new
     return out, multipliers / scale * asked
 
@@ -124,7 +127,8 @@ def project_linf(
     near, tried = short, 1.02 * short + 1e-7
     for _ in range(halvings):
         inner, outer = within(x - tried[:, None], low, high), within(x + tried[:, None], low, high)
-        z, multipliers = project(x, normals, offsets, inner, outer, start=weight, steps=15)
+        widest = 0.5 * torch.maximum(x - inner, outer - x).square().sum(1)
+        z, multipliers = project(x, normals, offsets, inner, outer, start=weight, most=1.01 * widest, steps=20)
         left = torch.where(asked, offsets - torch.bmm(normals, z[:, :, None])[:, :, 0], 0.0).amax(1)
         fits = left <= enough
         better = fits | far.isinf()  # until one fits, the widest try is the best there is

@@ -15,6 +15,7 @@ from foible.spaces.affine import Affine
 from foible.spaces.chain import Chain
 from foible.spaces.crop import Crop
 from foible.spaces.photometric import Photometric
+from foible.spaces.pixels import Pixels
 from foible.spaces.swaps import Swaps
 
 Points = Any  # a NamedTuple of tensors; each space has its own
@@ -68,7 +69,14 @@ def at(space: Any, places: Tensor, seeds: Tensor) -> Points:
     return space.move(space.start(seeds), far(space, places))
 
 
-SPACES: dict[str, Any] = {"affine": Affine, "photometric": Photometric, "crop": Crop, "swaps": Swaps, "+": Chain}
+SPACES: dict[str, Any] = {
+    "affine": Affine,
+    "photometric": Photometric,
+    "crop": Crop,
+    "swaps": Swaps,
+    "pixels": Pixels,
+    "+": Chain,
+}
 
 __all__ = [
     "SPACES",
@@ -78,6 +86,7 @@ __all__ = [
     "Crop",
     "Moves",
     "Photometric",
+    "Pixels",
     "Points",
     "Space",
     "Swaps",

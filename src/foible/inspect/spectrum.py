@@ -1,0 +1,180 @@
+"""Spectrum: how much can each layer of a network enlarge a small change, and how much does it (paper 3, Sec. 4.3)?
+
+network → frame bounds of every layer → their product
+images → minimal distortions → growth layer by layer, beside noise as long
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from foible.basket import Basket, padded
+from foible.data import Dataset, Photographs, open_data
+from foible.errors import UserError
+from foible.images import to_floats
+from foible.inspect.bounds import Bounds, Effort, network_bounds
+from foible.inspect.calls import trace
+from foible.inspect.growth import Growth, growths, layered, stages
+from foible.inspect.spectrum_record import Spectrum, product_of, write
+from foible.judging import judged
+from foible.meeting import meet
+from foible.networks.preprocess import Preprocess
+from foible.progress import progress
+from foible.randomness import uniforms
+from foible.recipes.hunt import shape_of
+from foible.search.closest import closest
+from foible.search.nearest import length
+
+IMAGES = 64
+
+
+@dataclass(frozen=True, eq=False)
+class Distorted:
+    """Images that a network gets right, and the nearest ones that it gets wrong: (n, channels, height, width) in
+    [0, 1] each; places: (n,) in the data. tried: how many were distorted, the failures included."""
+
+    images: Tensor
+    moved: Tensor
+    places: Tensor
+    tried: int
+
+
+def spectrum(
+    networks: Basket | str | Path | Sequence[str],
+    *,
+    network: str | None = None,
+    data: str | Dataset | Photographs | None = None,
+    out: str | Path | None = None,
+    images: int = IMAGES,
+    split: str = "test",
+    effort: Effort | None = None,
+    device: str = "auto",
+    trust: bool = False,
+    quiet: bool = False,
+) -> Spectrum:
+    """Frame bounds of every layer of one network and, with `data`, its growth along minimal distortions.
+
+    networks: a `Basket`, a basket folder, or a list of `[NAME=]SPEC`. network: which one; may be left out where there
+        is only one.
+    images: how many images of `split`, among those that the network gets right, are distorted.
+    out: a folder for spectrum.json, spectrum.parquet and the figure.
+    """
+    effort = effort or Effort()
+    if images < 1:
+        raise UserError(f"images is {images}: expected at least 1")
+    opened = None if data is None else open_data(data, split, quiet=quiet)
+    if not isinstance(networks, Basket):
+        known = (None, None) if opened is None else (opened.classes or None, shape_of(opened))
+        networks = Basket.open(networks, device=device, classes=known[0], shape=known[1], trust=trust)
+    name = chosen(networks, network)
+    module = layered(networks, name)
+    found = None if opened is None else distort(networks, name, opened, images, seed=effort.seed, quiet=quiet)
+    shape = input_shape(networks, name) if found is None else tuple(found.images.shape[1:])
+    how = networks.hows[name]
+    sample = torch.full((1, *shape), 0.5, device=networks.device) if found is None else found.images[:1]
+    traced = trace(module, how(padded(sample)))
+    with progress(f"Spectrum of {name}", len(traced.calls), quiet=quiet) as bar:
+        bounds = [*pixel_bounds(how, shape), *network_bounds(traced, effort, bar.advance)]
+    chain = traced.broken is None
+    gathered = stages(bounds, chain)
+    grown: list[Growth] = []
+    if found is not None:
+        grown = growths(
+            networks, name, found.images, found.moved, gathered, chain=chain, places=found.places, seed=effort.seed
+        )
+    record = Spectrum(
+        name, shape, tuple(bounds), tuple(gathered), tuple(grown), chain, *product_of(bounds, traced.broken),
+        settings=_settings(effort, opened, split, found),
+    )  # fmt: skip
+    if out is not None:
+        from foible.inspect.spectrum_figures import draw
+
+        write(record, Path(out))
+        draw(record, Path(out))
+    return record
+
+
+def chosen(basket: Basket, network: str | None) -> str:
+    """The network that is meant."""
+    if network is None and len(basket) > 1:
+        raise UserError(f"the basket has {len(basket)} networks: say which, --network {' | '.join(basket.names)}")
+    name = network or basket.names[0]
+    basket.peers(name)  # or an error that names it
+    return name
+
+
+def input_shape(basket: Basket, name: str) -> tuple[int, ...]:
+    """What the network takes, as far as its files say."""
+    how = basket.hows[name]
+    if basket.shape:
+        return basket.shape
+    if how.size is None:
+        raise UserError(f"the size of the images that {name!r} takes is not known: give --data, or size= in its spec")
+    return (len(how.mean) or 3, *how.size)
+
+
+def pixel_bounds(how: Preprocess, shape: Sequence[int]) -> list[Bounds]:
+    """What the basket itself does to pixels in [0, 1] before the network: division by `std`."""
+    if how.size is not None and tuple(shape[1:]) != how.size:
+        return [Bounds("pixels", "Preprocess", "", -1, -1, False, note="images are resized on their way in")]
+    if not how.std:
+        return []
+    copies = len(how.std) ** 0.5 if shape[0] == 1 and len(how.std) == 3 else 1.0  # grey images become three channels
+    high = copies / min(how.std)
+    return [Bounds("pixels", "Preprocess", "÷ std", -1, -1, False, copies / max(how.std), high, note="division by std")]
+
+
+def distort(
+    basket: Basket, name: str, data: Dataset | Photographs, count: int, *, seed: int = 0, quiet: bool = False
+) -> Distorted:
+    """`count` random images of the data that the network gets right, and its minimal distortions of them."""
+    one = basket.only([name])
+    meeting = meet(data, one)
+    order = uniforms(seed, meeting.index, stream="spectrum.images", count=1)[:, 0].argsort(stable=True)
+    kept: list[Tensor] = []
+    places: list[Tensor] = []
+    have = 0
+    for seen in judged(one, meeting.data, index=meeting.index[order], canvas=meeting.canvas, native=False, keep=True):
+        assert seen.canvas is not None
+        right = seen.logits[0].argmax(1) == meeting.labels[seen.index]
+        kept.append(seen.canvas[right][: count - have])
+        places.append(seen.index[right][: count - have])
+        have += len(kept[-1])
+        if have >= count:
+            break
+    if not have:
+        raise UserError(f"{name!r} gets no image of {data.name!r} right: there is nothing to distort")
+    images, where = to_floats(torch.cat(kept)).to(basket.device), torch.cat(places)
+    labels = meeting.labels[where].to(basket.device)
+    with progress(f"Distorting for {name}", len(images), quiet=quiet) as bar:
+        near = closest(lambda rows: one.judge(rows)[0], images, labels, tick=bar.advance)
+    found = near.found & (length(near.images - images) > 0)
+    if not bool(found.any()):
+        raise UserError(f"no distortion of {len(images)} images changes what {name!r} says: nothing to measure")
+    return Distorted(images[found], near.images[found], where[found.cpu()], len(images))
+
+
+def _settings(
+    effort: Effort, data: Dataset | Photographs | None, split: str, found: Distorted | None
+) -> dict[str, Any]:
+    said: dict[str, Any] = {
+        **asdict(effort),
+        "boundaries": "circular, on the smallest torus that encloses each zero-padded layer; real_* as it is",
+        "data": None if data is None else data.name,
+    }
+    if found is not None:
+        sizes = length(found.moved - found.images)
+        said |= {
+            "split": split, "images": len(found.images), "images tried": found.tried,
+            "mean distortion, l2": float(sizes.mean()),
+            "mean distortion, RMS over pixels": float(sizes.mean()) / found.images[0].numel() ** 0.5,
+            "distortion": "the nearest other class, method closest, l2, within [0, 1]",
+            "noise": "Gaussian, as long as the distortion, not clipped",
+        }  # fmt: skip
+    return said

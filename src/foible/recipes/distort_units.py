@@ -1,0 +1,222 @@
+"""The units of a distortion: some images each, distorted, settled on 8 bits and judged by every network."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from foible.basket import Basket, Budget
+from foible.clean import answers
+from foible.data import Dataset, Photographs, open_data, read
+from foible.errors import UserError
+from foible.findings import with_metadata
+from foible.images import to_floats
+from foible.meeting import Meeting, meet
+from foible.recipes.config import DistortConfig
+from foible.recipes.distort_layer import Layer
+from foible.recipes.distort_methods import Method, asked_with, make_method
+from foible.recipes.distort_rows import Asked, make_rows
+from foible.recipes.distort_settle import firmer, settled
+from foible.recipes.distort_targets import Reached, over_targets, read_target, targets_of
+from foible.recipes.hunt import check_networks, shape_of
+from foible.recipes.parts import refuse_code, with_files
+from foible.runs import RunFolder, settings_hash
+from foible.runs.local import Tick
+from foible.search.nearest import Nearest, length
+
+
+@dataclass(frozen=True)
+class Distorter:
+    """Everything that one unit of work needs, made once a process."""
+
+    basket: Basket  # the source first
+    meeting: Meeting
+    chosen: Tensor  # (m,) positions of the images
+    method: Method
+    settings: dict[str, Any]
+
+    @property
+    def units(self) -> int:
+        return -(-len(self.chosen) // int(self.settings["unit"]))
+
+    @property
+    def tries(self) -> int:
+        """Labels tried for each image."""
+        kind, count = read_target(self.settings["target"], self.basket.classes), len(self.basket.classes)
+        return min(count - 1, self.settings["likeliest"] or count) if kind in ("best", "worst", "each") else 1
+
+    def part(self, unit: int) -> Tensor:
+        size = self.settings["unit"]
+        return self.chosen[unit * size : (unit + 1) * size]
+
+    def model(self, images: Tensor) -> Tensor:
+        """The source's logits (n, classes)."""
+        return self.basket.judge(images, self.basket.names[:1])[0]
+
+    @cached_property
+    def layer(self) -> Layer | None:
+        """The layer whose output is distorted; None for the image itself."""
+        if self.settings["layer"] is None:
+            return None
+        some = read(self.meeting.data, self.meeting.index[:16], [self.meeting.canvas])
+        images = to_floats(some.images[0].to(self.basket.device))
+        layer = Layer(self.basket, self.settings["layer"], images[:1])
+        layer.check(images)
+        return layer
+
+    def asked(self, unit: int) -> Asked:
+        """The images of a unit, what they are, and what every network says of them."""
+        positions = self.part(unit)
+        seen = read(self.meeting.data, positions, [self.meeting.canvas])
+        if seen.problems:
+            position, why = seen.problems[0]
+            raise UserError(f"image {position} of {self.meeting.data.name!r} could be read and cannot now: {why}")
+        pixels = seen.images[0].to(self.basket.device)
+        with torch.no_grad():
+            logits = self.basket.judge(to_floats(pixels))
+        own = answers(logits)[0].clamp_min(0)
+        labels = own if self.settings["unlabelled"] else self.meeting.labels[positions].to(own.device)
+        return Asked(positions, pixels, labels, logits)
+
+    def work(self, unit: int, tick: Tick) -> Any:
+        """The rows of one unit: a pure function of the settings and the unit's number."""
+        settings, key = self.settings, settings_hash(self.settings)
+        kind, norm = read_target(settings["target"], self.basket.classes), settings["norm"]
+        asked = self.asked(unit)
+        targets = targets_of(
+            kind, asked.labels, asked.positions, asked.logits[0],
+            seed=settings["seed"], likeliest=settings["likeliest"],
+        )  # fmt: skip
+        several = kind == "each"
+        if several and targets is not None:
+            asked, targets = asked.repeated(targets.shape[1]), targets.reshape(-1, 1)
+        spend = Budget(forwards=settings["budget"], backwards=settings["budget"])
+        more = asked_with(self.method, settings["method"], norm)
+        origins, layer = to_floats(asked.pixels), self.layer
+        start, model, (low, high) = (
+            (origins, self.model, (0.0, 1.0)) if layer is None else (layer.points(origins), layer.model, layer.range)
+        )
+
+        def solve(points: Tensor, labels: Tensor, targets: Tensor | None) -> Nearest:
+            return self.method(model, points, labels, targets=targets, low=low, high=high, budget=spend, **more)
+
+        exact = over_targets(
+            solve, model, start, asked.labels, targets, asked.logits[0],
+            norm=norm, worst=kind == "worst", rows=settings["rows"], tick=tick,
+        )  # fmt: skip
+        if layer is None:
+            how = {"norm": norm, "lattice": settings["lattice"], "budget": spend}
+            saved, after = settled(model, origins, exact, asked.labels, **how), None
+        else:
+            exact, saved, after = _in_the_layer(asked, start, exact, layer, norm)
+        table = make_rows(
+            self.basket, self.meeting, asked, start, exact, saved, norm=norm, after=after,
+            tried=1 if several else self.tries, labelled=not settings["unlabelled"], several=several, config=key,
+        )  # fmt: skip
+        return with_metadata(table, self.basket.classes, {key: settings})
+
+
+@torch.no_grad()
+def _in_the_layer(
+    asked: Asked, start: Tensor, exact: Reached, layer: Layer, norm: str
+) -> tuple[Reached, Nearest, Tensor]:
+    """What was found, held firmly; the images, which are as they were; and what is said: by the source, of the layer's
+    distorted output; by the others, of the image."""
+    none, after, ends = torch.zeros_like(exact.forwards), asked.logits.clone(), exact.images.clone()
+    rows = (exact.found & (exact.distance > 0)).nonzero()[:, 0]
+    if len(rows):
+        targets = None if exact.targets is None else exact.targets[rows]
+        ends[rows], none[rows] = firmer(
+            layer.model, start[rows], ends[rows], ends[rows], asked.labels[rows], targets,
+            lambda points: points.clamp(*layer.range),
+        )  # fmt: skip
+    after[0] = layer.model(ends)
+    images = Nearest(to_floats(asked.pixels), exact.found, exact.invalid, none, torch.zeros_like(none))
+    return replace(exact, images=ends, distance=length(ends - start, norm)), images, after
+
+
+def source_first(basket: Basket, source: str | None) -> Basket:
+    """The basket with the source as its first network; only the sole one needs no naming."""
+    if source is None:
+        if len(basket) > 1:
+            raise UserError(f"which network is to be distorted for? Give --source, one of {', '.join(basket.names)}")
+        source = basket.names[0]
+    return basket.only([source, *basket.peers(source)])
+
+
+def meet_source(data: Dataset | Photographs, basket: Basket, canvas: str | None, labelled: bool) -> Meeting:
+    """Images are distorted at the source's own input size, where it has one."""
+    alone = basket.only(basket.names[:1])
+    return meet(data, basket if alone.canvas is None else alone, canvas=canvas, labelled=labelled)
+
+
+def open_distorter(
+    path: str | Path, *, chosen: Tensor | None = None, basket: Basket | None = None, trust: bool = False
+) -> Distorter:
+    """The distorter of a run on disk: to work on it, or to judge its rows again. Refuses a basket that has changed.
+
+    A run may come from anybody, so Python files that it names are run only with `trust`.
+    """
+    config = RunFolder(path).config
+    settings, where = config["settings"], config["where"]
+    if not trust:
+        refuse_code(path, [where["method"], *([] if basket else where["basket"])])
+    labelled = not settings["unlabelled"]
+    data = open_data(where["data"], settings["split"], labelled=labelled, quiet=True)
+    if basket is None:
+        if not where["basket"]:
+            raise UserError(f"the run {str(path)!r} was made with networks in memory: give them with --basket")
+        basket = Basket.open(
+            where["basket"], device=where["device"], classes=data.classes or None, shape=shape_of(data),
+            trust=trust and where.get("trust", False),
+        )  # fmt: skip
+    check_networks(path, settings, basket)
+    basket = basket.only(list(settings["networks"]))
+    meeting = meet_source(data, basket, settings["canvas_given"], labelled)
+    none = torch.empty(0, dtype=torch.int64)
+    if chosen is None:  # nothing is to be searched
+        return Distorter(basket, meeting, none, _no_method, settings)
+    return Distorter(basket, meeting, chosen, make_method(where["method"]), settings)
+
+
+def _no_method(*_: Any, **__: Any) -> Nearest:
+    raise AssertionError("a run opened for its rows alone searches nothing")
+
+
+def settings_of(config: DistortConfig, basket: Basket, meeting: Meeting) -> dict[str, Any]:
+    """Everything that the findings depend on, as JSON values; its hash names the run."""
+    data, classes = meeting.data, len(basket.classes)
+    channels = data.channels if isinstance(data, Photographs) else data.images.shape[1]
+    values = channels * meeting.size[0] * meeting.size[1]
+    gpu = basket.device.type != "cpu"  # it likes more rows at once, and does one unit after another
+    rows = max(16, min(32_768, 20_000_000 // values) if gpu else min(4096, 4_000_000 // values))
+    several = config.target in ("best", "worst", "each")
+    tries = min(classes - 1, config.likeliest or classes) if several else 1
+    least = 1 if config.target == "each" else 8
+    share = config.images if gpu else -(-config.images // 2)
+    return {
+        "recipe": "distort",
+        "data": data.name,
+        "data_sha256": data.sha256,
+        "split": data.split,
+        "canvas": None if meeting.canvas is None else meeting.canvas.to_json(),
+        "canvas_given": config.canvas,
+        "networks": {name: basket.fingerprints[name] for name in basket.names},
+        "lists": {name: settings_hash({"classes": basket.lists[name]}) for name in basket.names},
+        "preprocess": {name: how.to_json() for name, how in basket.preprocess.items()},
+        "source": basket.names[0],
+        **{
+            name: getattr(config, name)
+            for name in ("target", "norm", "layer", "images", "seed", "likeliest", "wrong", "lattice", "budget")
+        },
+        **with_files("method", config.method),
+        "unlabelled": config.unlabelled,
+        "rows": rows,
+        "unit": config.unit or max(least, min(rows // tries, share)),
+        "device": basket.device.type,
+    }
