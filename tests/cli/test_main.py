@@ -20,9 +20,9 @@ from foible import cli
 from foible.errors import FoibleError, Interrupted, UserError
 
 PANELS = {
-    "Find": {"hunt", "compare", "demo"},
+    "Find": {"hunt", "compare", "demo", "distort"},
     "Guard": {"suite", "gate"},
-    "Look": {"show", "report", "data", "doctor"},
+    "Look": {"show", "report", "inspect", "data", "doctor"},
     "Label": {"export"},
     "Mend": {"train"},
     "Reproduce": {"study", "replay", "cite"},
@@ -72,7 +72,8 @@ def test_every_command_is_in_a_group_and_says_what_it_does() -> None:
 def test_no_help_text_is_swallowed_as_markup() -> None:
     """Help is rich markup: `[auto|cpu]` would vanish, `\\[auto|cpu]` is shown."""
     commands: dict[str, Any] = get_command(cli.app).commands  # type: ignore[attr-defined]
-    for command in (*commands.values(), *commands["data"].commands.values()):
+    groups = (commands["data"], commands["inspect"])
+    for command in (*commands.values(), *(part for group in groups for part in group.commands.values())):
         texts = [command.help, *(getattr(parameter, "help", "") for parameter in command.params)]
         for text in texts:
             tags = re.findall(r"(?<!\\)\[/?([a-z#/@][^\]]*)\]", text or "")
@@ -82,7 +83,9 @@ def test_no_help_text_is_swallowed_as_markup() -> None:
 def test_every_command_has_json() -> None:
     commands: dict[str, Any] = get_command(cli.app).commands  # type: ignore[attr-defined]
     for name, command in commands.items():
-        assert any("--json" in parameter.opts for parameter in command.params), name
+        parts = [command] if name != "inspect" else list(command.commands.values())
+        for part in parts:
+            assert any("--json" in parameter.opts for parameter in part.params), f"{name} {part.name}"
 
 
 def test_each_command_answers_help() -> None:

@@ -38,6 +38,7 @@ def test_two_classes_without_a_box_is_the_distance_to_a_plane():
 
 def test_one_pixel():
     """logits 0 and x − 0.7: the nearest image of class 1 to 0.2 is 0.7; class 1 cannot be had above 1."""
+
     def network(x):
         flat = x.flatten(1)
         return torch.cat([torch.zeros_like(flat), flat - 0.7], 1)

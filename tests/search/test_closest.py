@@ -16,9 +16,9 @@ class Counting(nn.Module):
     def __init__(self, classes: int = 6, seed: int = 0) -> None:
         super().__init__()
         torch.manual_seed(seed)
-        self.body = nn.Sequential(
-            nn.Flatten(), nn.Linear(36, 24), nn.Sigmoid(), nn.Linear(24, classes)
-        ).requires_grad_(False)
+        self.body = nn.Sequential(nn.Flatten(), nn.Linear(36, 24), nn.Sigmoid(), nn.Linear(24, classes)).requires_grad_(
+            False
+        )
         with torch.no_grad():
             for part in self.body:
                 if isinstance(part, nn.Linear):

@@ -64,7 +64,7 @@ def test_a_spec_and_a_chain() -> None:
 
 
 def test_shapes_that_do_not_meet_are_named() -> None:
-    with pytest.raises(UserError, match=r"shape 1x8x8, the images 3x4x4: say pixels\?shape=3x4x4"):
+    with pytest.raises(UserError, match=r"shape 1x28x28, the images 3x4x4: say pixels\?shape=3x4x4"):
         Pixels().start(torch.zeros(2, 3, 4, 4))
     for wrong in ("28x28", "1x28x28x1", "1x0x4", "ax2x2", ""):
         with pytest.raises(UserError, match="expected channels x height x width"):

@@ -7,6 +7,10 @@ import typer
 from foible.cli.inspect_spectrum import spectrum
 from foible.cli.inspect_units import units
 
-app = typer.Typer(no_args_is_help=True, help="Look inside a network: what units answer to, what layers enlarge.")
+app = typer.Typer(
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    help="Look inside a network: what units answer to, what layers enlarge.",
+)
 app.command()(units)
 app.command()(spectrum)

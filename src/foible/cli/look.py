@@ -40,6 +40,11 @@ def show(
     comparison = _comparison(run)
     if (run / SUMMARY).is_file():
         print_pool(read_summary(run), json=json, run=str(run), **({"findings": listed} if json else {}))
+    elif _recipe(findings) == "distort":
+        from foible.cli.distort import print_distortions
+        from foible.recipes.distort_summary import summarise_distortions
+
+        print_distortions(summarise_distortions(run), json=json, run=str(run), **({"findings": listed} if json else {}))
     elif comparison is None:
         print_summary(summarise(run), None, json=json, run=str(run), **({"findings": listed} if json else {}))
     elif json:
@@ -57,6 +62,12 @@ def show(
         for brief in listed:
             table.add_row(*(_plain(value) for value in brief.values()))
         Console().print(table)
+
+
+def _recipe(findings: Findings) -> str:
+    """What made these rows; nothing where several did."""
+    made = {str(settings.get("recipe")) for settings in findings.configs.values()}
+    return made.pop() if len(made) == 1 else ""
 
 
 def _plain(value: object) -> Text:

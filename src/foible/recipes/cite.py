@@ -25,6 +25,16 @@ REFERENCES: dict[str, tuple[str, dict[str, str]]] = {
             "year": "2015",
         },
     ),
+    "szegedy2014intriguing": (
+        "inproceedings",
+        {
+            "title": "Intriguing properties of neural networks",
+            "author": "Szegedy, Christian and Zaremba, Wojciech and Sutskever, Ilya and Bruna, Joan and "
+            "Erhan, Dumitru and Goodfellow, Ian and Fergus, Rob",
+            "booktitle": "International Conference on Learning Representations (ICLR)",
+            "year": "2014",
+        },
+    ),
     "yan2021positive": (
         "inproceedings",
         {
@@ -80,6 +90,7 @@ _PAIRED = ("yan2021positive", "mcnemar1947note", "tango1998equivalence")
 METHODS: dict[str, tuple[str, ...]] = {
     "hunt": ("baluja2015virtues", "wilson1927probable"),
     "pool": ("baluja2015virtues", "wilson1927probable"),
+    "distort": ("szegedy2014intriguing", "wilson1927probable"),
     "compare": ("baluja2015virtues", *_PAIRED, "wilson1927probable"),
     "compare, unlabelled": ("baluja2015virtues",),  # without labels there are no flips to count
 }

@@ -266,7 +266,8 @@ def _settings(config: HuntConfig, basket: Basket, meeting: Meeting) -> dict[str,
     pixels = channels * meeting.size[0] * meeting.size[1]
     gpu = basket.device.type != "cpu"  # it likes more lanes at once, and does one unit after another
     share = config.trials if config.atlas or gpu else math.ceil(config.trials / 2)  # an atlas is one map a unit
-    unit = config.unit or max(16, min(100_000 if gpu else 20_000, (256_000_000 if gpu else 16_000_000) // pixels, share))
+    lanes, values = (100_000, 256_000_000) if gpu else (20_000, 16_000_000)
+    unit = config.unit or max(16, min(lanes, values // pixels, share))
     settings = {
         "recipe": "hunt",
         "data": data.name,

@@ -29,7 +29,7 @@ from foible.search.lattice_linf import evenly
 from foible.search.lattice_planes import needs, way_to
 from foible.search.nearest import Model, Nearest, length
 
-# Tuned on MNIST, on linear, sigmoid and ReLU networks: twice as much of anything changes the mean norm by less than 0.03 %.
+# Tuned on MNIST (linear, sigmoid and ReLU networks): twice as much of any one changes the mean norm by under 0.03 %.
 ROUNDS = 4  # of slopes, multipliers and bisection
 TRIES = 5  # of one bisection with the model
 FAIR = 1.05  # times the continuous length: what is longer than this is no place to take slopes at

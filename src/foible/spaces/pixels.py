@@ -29,7 +29,7 @@ class PixelsPoints(NamedTuple):
 def _sides(shape: str) -> tuple[int, int, int]:
     sides = re.fullmatch(r"(\d{1,5})x(\d{1,5})x(\d{1,5})", shape)
     if sides is None or "0" in sides.groups():
-        raise UserError(f"shape is {shape!r}: expected channels x height x width, as in 1x28x28")
+        raise UserError(f"shape is {shape!r}: expected channels x height x width, as in 3x32x32")
     channels, height, width = map(int, sides.groups())
     return channels, height, width
 
@@ -38,14 +38,14 @@ def _sides(shape: str) -> tuple[int, int, int]:
 class Pixels:
     """One move changes every value of the image, each evenly within ± `percent` of white; images are clipped to [0, 1].
 
-    shape: of the images, channels x height x width; a point has a draw for each value.
+    shape: of the images, channels x height x width (digits and MNIST as it stands); a point has a draw for each value.
     percent: the largest change of a value by one move. reach: how many largest moves from the start the box ends; at
         most 100 percent. With both as they are no value is off by more than 10 % in the box.
 
     Where a value is clipped, slopes pass straight through, so that a search can come back from there.
     """
 
-    shape: str = "1x8x8"
+    shape: str = "1x28x28"
     percent: float = 2.0
     reach: float = 5.0
 

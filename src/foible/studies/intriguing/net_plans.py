@@ -60,8 +60,8 @@ class Effort:
 EFFORTS = {
     "quick": Effort(
         images=10_000,
-        linear=Course(0, 40),
-        dense=Course(8, 20, rate=5e-3, batch=250, least_steps=320),
+        linear=Course(0, 30),
+        dense=Course(10, 0, rate=2e-2, batch=200, least_steps=500),
         features=Course(4, 0, rate=1e-2, batch=200, least_steps=300),
         top=Course(0, 60),
     ),
