@@ -108,7 +108,7 @@ def resnet50(trials: int, patience: int, repeats: int, scratch: Path) -> list[Ro
 def main() -> None:
     parser = arguments(__doc__ or "")
     parser.add_argument("--trials", type=int, default=1_000_000)
-    parser.add_argument("--large-trials", type=int, default=1024)
+    parser.add_argument("--large-trials", type=int, default=512)
     parser.add_argument("--patience", type=int, default=50)
     parser.add_argument("--repeats", type=int, default=2)
     parser.add_argument("--basket", type=Path, help="five MLPs that are trained already")

@@ -9,7 +9,8 @@ from typing import Any
 _NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 _UNITS = {"°", "%", "px", "pixel", "pixels", "swaps", "deg", "EV"}
 _SPACES = {
-    "affine": "small affine changes", "photometric": "changes of light", "crop": "crops", "swaps": "pixel swaps"
+    "affine": "small affine changes", "photometric": "changes of light", "crop": "crops", "swaps": "pixel swaps",
+    "pixels": "changes of single pixels",
 }  # fmt: skip
 _FIRST = (
     "space",
