@@ -26,11 +26,12 @@ def distort(
 ) -> None:
     """Find the smallest change of each image that makes a network say another label, and who else falls for it.
 
-    The source is the network that is distorted for (minimal adversarial perturbation); every other network of the
-    basket judges the result (transfer). What is found is an 8-bit image: saved as PNG and loaded again it is still a
-    mistake. Stop it with Ctrl-C and the same command goes on.
+    The source is the network that is distorted for (minimal adversarial
+    perturbation); every other network of the basket judges the result
+    (transfer). What is found is an 8-bit image: saved as PNG and loaded again
+    it is still a mistake. Stop it with Ctrl-C and the same command goes on.
 
-    Example: foible distort --basket B --source mlp-100-100 --data mnist --images 200 --out runs/distort
+    Example: foible distort --basket B --source mlp-30 --data mnist --images 200
     """
     from foible.recipes.distort import distort as run_distort
     from foible.recipes.distort_summary import summarise_distortions

@@ -47,12 +47,14 @@ def spectrum(
 ) -> None:
     """Bound how much each layer can enlarge a change, and measure how much it does (Lipschitz constants).
 
-    Lower and upper frame bound (smallest and largest singular value) of every linear and convolutional layer, by the
-    Fourier formula for circular boundaries and on the layer as it is, and their product for networks whose layers form
-    a chain. With --data also the growth of minimal distortions, layer by layer, beside noise as long: which layer does
-    the damage? (Szegedy et al. 2014, Sec. 4.3.)
+    Lower and upper frame bound (smallest and largest singular value) of every
+    linear and convolutional layer, by the Fourier formula for circular
+    boundaries and on the layer as it is, and their product for networks whose
+    layers form a chain. With --data also the growth of minimal distortions,
+    layer by layer, beside noise as long: which layer does the damage?
+    (Szegedy et al. 2014, Sec. 4.3.)
 
-    Example: foible inspect spectrum --basket B --network conv --data mnist --out runs/spectrum
+    Example: foible inspect spectrum --basket B --network conv --data mnist
     """
     if basket is None and network is None:
         raise UserError("give the networks with --basket FOLDER [--network NAME], or one with --network [NAME=]SPEC")

@@ -58,21 +58,22 @@ def units(
     trust: Trust = False,
     json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
 ) -> None:
-    """Show the images that most excite natural units and random directions of a layer (activation maximisation over a
-    data set), and measure how alike they are.
+    """Show the images that most excite units and random directions of a layer, and measure how alike they are.
 
-    The rows stand side by side in rows-*.png and .svg. Purity is the share of a row's images that are of its
-    commonest class; coherence the mean cosine similarity of its images in the features of a held-out network. Natural
-    units are compared with random directions, and both with images drawn at random, by a permutation test. All rows
-    are in rows.parquet, the summary is in units.json.
+    Rows of images stand side by side in rows-*.png and .svg (activation
+    maximisation over a data set). Purity is the share of a row's images that
+    are of its commonest class; coherence the mean cosine similarity of its
+    images in the features of a held-out network. Natural units are compared
+    with random directions, and both with images drawn at random, by a
+    permutation test. All rows are in rows.parquet, the summary in units.json.
 
     Examples:
 
       foible inspect units --basket B --network conv --data mnist
 
-      foible inspect units --basket B --network conv --layer relu1 --data mnist --against random --against whitened
+      foible inspect units --basket B --network conv --layer relu1
 
-      foible inspect units --network timm:resnet50 --judge timm:vgg16 --data folder:photos
+      foible inspect units --network timm:resnet50 --data folder:photos
     """
     if basket is None and network is None:
         raise UserError("give the network with --basket FOLDER --network NAME, or with --network [NAME=]SPEC")

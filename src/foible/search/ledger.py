@@ -49,7 +49,7 @@ class Ledger:
         by = margin(logits, self.labels[rows], None if self.any_class else targets)
         sound = logits.isfinite().all(1)
         self.invalid[rows] |= ~sound
-        hit = (by > self.sure * logits.abs().amax(1)) & sound
+        hit = (by > self.sure * logits.abs().amax(1).clamp_min(1)) & sound
         size = length(points - self.x[rows], self.norm)
         better = hit & (size < self.least[rows])
         nearer = (self.least[rows] == torch.inf) & sound & ~hit & (by > self.nearly[rows])

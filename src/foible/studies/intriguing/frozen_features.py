@@ -27,6 +27,7 @@ from foible.studies.intriguing.net_binary import DECAY, DIVISOR, class_of, one_a
 
 IMAGES = {"quick": 100, "paper": 1000}  # of each kind
 BATCH = 500
+BEYOND = 1.0001  # an image on the border may fall back when it is judged in another batch: a little further
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,6 +113,8 @@ def distort(
     if not parts:
         return Flipped(kind, min(count, len(of_kind)), origins, origins, torch.zeros(0, dtype=torch.bool))
     made = torch.cat([part.images.detach().cpu() for part in parts])
+    short = network.predict(made)[0].argmax(1) == wanted
+    made[short] = (origins[short] + BEYOND * (made[short] - origins[short])).clamp(0, 1)
     changed = network.predict(made)[0].argmax(1) != wanted
     return Flipped(kind, min(count, len(of_kind)), origins, made, changed)
 

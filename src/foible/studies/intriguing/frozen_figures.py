@@ -53,7 +53,7 @@ def figure6(blocks: Sequence[Flipped], name: str, out: Path) -> str:
         for row, size in enumerate(sizes.tolist()):
             axis.text(3.03 * wide, (row + 0.5) * tall, f"RMS\n{size:.3f}", ha="left", va="center", fontsize=8.5)
         axis.set_title(block.kind, fontsize=9.5, pad=20)
-    figure.suptitle(f"{name} against the rest, on features that never saw a label", fontsize=10.5)
+    figure.suptitle(f"{name!r} against the rest, on features that never saw a label", fontsize=10.5)
     return save(figure, out, "figure6")
 
 

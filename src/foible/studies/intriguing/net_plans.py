@@ -87,7 +87,8 @@ def settings(scale: str) -> dict[str, Any]:
     effort = EFFORTS[scale]
     return {
         "weight decay": "λ Σw²/k on the weights of each layer, added to the mean cross-entropy",
-        "its divisor k": DIVISORS | {"why": "these reproduce the printed errors; numbers of units do not"},
+        "its divisor k": DIVISORS
+        | {"why": "fitted to the printed training and test errors; numbers of units do not give them"},
         "training images": "all" if effort.images is None else f"the first {effort.images:,}",
         "optimiser": "full-batch L-BFGS where one layer is trained; Adam, its rate falling to nothing, below",
         "sparse autoencoder": asdict(Sparse()),
