@@ -57,8 +57,8 @@ def closest(
     norm: "l2" or "linf". steps: at most, each a forward and `refresh` backwards. starts: how often to begin, 1 to 6:
     again from other points on the line through what was found; deep networks have many nearby answers. tries: without
     targets, how many of the rivals that look nearest are each tried. sure: by how much, as a share of the largest
-    logit and of 1, a margin must be above 0, since another batch may round otherwise. width: rows in a batch. budget: for each
-    image, over all of its tries. tick(k) hears of k further images.
+    logit and of 1, a margin must be above 0, since another batch may round otherwise. width: rows in a batch. budget:
+    for each image, over all of its tries. tick(k) hears of k further images.
     """
     if norm not in ("l2", "linf"):
         raise UserError(f"norm is {norm!r}: expected l2 or linf")
