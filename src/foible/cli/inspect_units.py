@@ -45,9 +45,9 @@ def units(
             show_default=False,
         ),
     ] = None,
-    unlabelled: Annotated[bool, typer.Option("--unlabelled", help="The images have no labels: no class purity.")] = (
-        False
-    ),
+    unlabelled: Annotated[
+        bool, typer.Option("--unlabelled", help="For data without labels, which has no class purity.")
+    ] = (False),
     canvas: Annotated[
         str | None,
         typer.Option(help="Size of photographs where the network says none: 224, 320x240.", show_default=False),

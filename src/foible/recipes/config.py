@@ -149,7 +149,10 @@ class DistortConfig:
     )
     wrong: bool = _help(False, "Draw from all images: those that are wrong already count as distance 0.")
     lattice: bool = _help(True, "Look for the smallest change that 8 bits can hold; without, round and see.")
-    budget: int | None = _help(None, "Most forward and most backward passes for one image and label.")
+    budget: int | None = _help(
+        None,
+        "Most forward and most backward passes for one image and label; its search on 8 bits may spend as many again.",
+    )
     unlabelled: bool = _help(False, "The data has no labels: what the network says of an image stands in.")
     canvas: str | None = _help(None, "Pixels that are distorted: 224 or 320x240. Default: the network's input.")
     unit: int | None = _help(None, "Images in one unit of work, which is one shard on disk (default: by image size).")
