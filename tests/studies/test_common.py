@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from pathlib import Path
 
 import numpy as np
@@ -105,7 +106,7 @@ def test_a_folder_of_another_study_is_refused(toy: str, tmp_path: Path) -> None:
 def test_every_study_says_what_it_shows() -> None:
     assert SCALES == ("quick", "paper")
     for name, (module, about) in STUDIES.items():
-        assert module == f"foible.studies.peer_pressure.{name.replace('-', '_')}"
+        assert re.fullmatch(rf"foible\.studies\.(peer_pressure|intriguing)\.{name.replace('-', '_')}", module)
         assert about.endswith(".")
         assert len(about) < 110
 

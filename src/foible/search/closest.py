@@ -177,15 +177,16 @@ class _Search:
         """Along the segment from x through where each row ended: the first point beyond the boundary, by halving. Then
         once more, finely, along the segment to the nearest point known."""
         ledger = self.ledger
-        for near, far, halvings in ((0.97, 1.1, 9), (0.999, 1.0, 10)):
+        known = ledger.found(rows)
+        for fine, halvings in ((False, 9), (True, 12)):
             x = ledger.x[rows]
-            direction = ledger.best[rows] - x if far == 1.0 else z - x
-            short = torch.full_like(x[:, 0], near)
-            long = torch.where(ledger.found(rows), far, 4.0).to(x.dtype)
+            direction = ledger.best[rows] - x if fine else z - x
+            near, far = (torch.where(known, 0.999, 0.99), 1.0) if fine else (0.97, torch.where(known, 1.1, 4.0))
+            short, long = near * torch.ones_like(x[:, 0]), far * torch.ones_like(x[:, 0])
             for _ in range(halvings):
                 able = ledger.able(rows, 0).nonzero()[:, 0]
                 if len(able) < len(rows):
-                    rows, z, targets, x = (part[able] for part in (rows, z, targets, x))
+                    rows, z, targets, x, known = (part[able] for part in (rows, z, targets, x, known))
                     direction, short, long = direction[able], short[able], long[able]
                 if not len(rows):
                     return

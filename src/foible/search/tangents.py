@@ -35,6 +35,7 @@ class State:
     half: Tensor  # (n, MEMORY) half the squared distance at the last points
     lack: Tensor  # (n, MEMORY) and by how much the worst margin was violated there
     still: Tensor  # small steps in a row
+    loud: Tensor  # the largest logit, or 1: what margins are measured by
 
     def keep(self, index: Tensor) -> None:
         for field in fields(self):
@@ -72,13 +73,14 @@ def start(ledger: Ledger, rows: Tensor, targets: Tensor, begin: Tensor, metric: 
         return picked
 
     x = ledger.x[rows]
-    gaps, slopes, _ = slopes_at(ledger, rows, begin, targets, strongest)
+    gaps, slopes, logits = slopes_at(ledger, rows, begin, targets, strongest)
     one = torch.ones_like(x[:, 0])
     return State(
         row=rows, x=x, z=begin.clone(), target=targets, slot=picked, gap=gaps, slope=slopes, age=torch.zeros_like(gaps),
         weight=torch.zeros_like(gaps), curve=one, damp=one.clone(),
         half=(0.5 * length(begin - x, metric).square())[:, None].repeat(1, MEMORY),
         lack=(-gaps).amax(1).clamp_min(0)[:, None].repeat(1, MEMORY), still=torch.zeros_like(rows),
+        loud=_loudness(logits),
     )  # fmt: skip
 
 
@@ -107,6 +109,7 @@ def step(ledger: Ledger, s: State, metric: str, refresh: int) -> None:
         bend = ((moved - turned) * moved).sum(1) / squared.clamp_min(1e-20)
         s.curve = torch.where(squared > 1e-10, 0.5 * s.curve + 0.5 * bend.clamp(0.5, 20.0), s.curve)
     small = moved.norm(dim=1) <= 2e-4 * (new - s.x).norm(dim=1)
+    s.loud = _loudness(logits)
     s.still = torch.where(small & (hit | (s.damp < 1e-3)), s.still + 1, 0)
     t = taken[:, None]
     s.z, s.gap, s.weight = torch.where(t, new, s.z), torch.where(t, gap, s.gap), weight
@@ -120,6 +123,7 @@ def step(ledger: Ledger, s: State, metric: str, refresh: int) -> None:
 def _goal(ledger: Ledger, s: State, metric: str) -> tuple[Tensor, Tensor]:
     """Where a whole step leads (n, d), a little beyond the tangents, and the multipliers (n, k)."""
     beyond = (1e-6 + 2e-5 * length(s.z - s.x, metric))[:, None] * s.slope.norm(dim=2)
+    beyond = torch.maximum(beyond, 2 * ledger.sure * s.loud[:, None])
     offsets = beyond - s.gap + torch.bmm(s.slope, s.z[:, :, None])[:, :, 0]
     if metric == "linf":
         return project_linf(s.x, s.slope, offsets, ledger.low, ledger.high)
@@ -127,6 +131,10 @@ def _goal(ledger: Ledger, s: State, metric: str) -> tuple[Tensor, Tensor]:
     centre = (s.x + (bend - 1) * s.z) / bend
     goal, weight = project(centre, s.slope, offsets, ledger.low, ledger.high, start=s.weight / bend)
     return goal, weight * bend
+
+
+def _loudness(logits: Tensor) -> Tensor:
+    return logits.abs().amax(1).clamp_min(1)
 
 
 def _stalest(s: State, logits: Tensor, weight: Tensor, refresh: int) -> Tensor:

@@ -45,10 +45,10 @@ class Plan:
 
 PLANS = {
     "quick": Plan(16, ("conv",), 3, 6000, None, Effort(real=False, grid=8, most=1024)),
-    "paper": Plan(256, ("conv", "cnn4"), 5, 0, "resnet:20,width=8", Effort()),
+    "paper": Plan(256, ("conv", "lenet"), 5, 0, "resnet:20,width=8", Effort()),
 }
 COLOUR_EPOCHS = 4
-SHOWN = ("N100-100-10", "N200-200-10", "AE400-10", "conv", "cnn4")  # side by side in one figure
+SHOWN = ("N100-100-10", "N200-200-10", "AE400-10", "conv", "lenet")  # side by side in one figure
 IMAGENET = (3, 224, 224)
 
 

@@ -69,7 +69,7 @@ SCALES: dict[str, dict[str, Part]] = {
     },
     "paper": {
         "grey": Part("Figs. 1, 2", "mnist", "conv", "lenet", ("", "relu1")),
-        "colour": Part("Figs. 3, 4", "cifar10", "resnet:8", "cnn4", ("", "blocks.0", "blocks.1"), 0, False, 6, 3),
+        "colour": Part("Figs. 3, 4", "cifar10", "resnet:8", "lenet", ("", "blocks.0", "blocks.1"), 0, False, 6, 6),
     },
 }  # fmt: skip
 
