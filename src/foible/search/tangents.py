@@ -88,16 +88,16 @@ def step(ledger: Ledger, s: State, metric: str, refresh: int) -> None:
     """One step of every row of `s`, which is brought up to date."""
     goal, weight = _goal(ledger, s, metric)
     new = s.z + s.damp[:, None] * (goal - s.z)
-    places = s.slot.new_empty(0)
+    slot = places = s.slot
 
     def choose(logits: Tensor) -> Tensor:
-        nonlocal places
-        places = _stalest(s, logits, weight, refresh)
-        return s.slot.gather(1, places)
+        nonlocal slot, places
+        slot, places = _stalest(s, logits, weight, refresh)
+        return slot.gather(1, places)
 
     _, slopes, logits = slopes_at(ledger, s.row, new, s.target, choose)
     hit = ledger.note(s.row, new, logits, s.target)
-    gap = logits.gather(1, s.target[:, None]) - logits.gather(1, s.slot)
+    gap = logits.gather(1, s.target[:, None]) - logits.gather(1, slot)
     half, lack = 0.5 * length(new - s.x, metric).square(), (-gap).amax(1).clamp_min(0)
     price = 1.5 * weight.sum(1, keepdim=True)
     taken = half + price[:, 0] * lack <= (s.half + price * s.lack).amax(1) * (1 + 1e-6)
@@ -112,7 +112,8 @@ def step(ledger: Ledger, s: State, metric: str, refresh: int) -> None:
     s.loud = _loudness(logits)
     s.still = torch.where(small & (hit | (s.damp < 1e-3)), s.still + 1, 0)
     t = taken[:, None]
-    s.z, s.gap, s.weight = torch.where(t, new, s.z), torch.where(t, gap, s.gap), weight
+    s.z, s.gap, s.slot = torch.where(t, new, s.z), torch.where(t, gap, s.gap), torch.where(t, slot, s.slot)
+    s.weight = weight
     s.slope = torch.where(t[:, :, None], s.slope.scatter(1, wide, slopes), s.slope)
     s.age = torch.where(t, (s.age + 1).scatter(1, places, 0.0), s.age)
     s.damp = torch.where(taken, (2 * s.damp).clamp_max(1.0), 0.5 * s.damp)
@@ -137,15 +138,16 @@ def _loudness(logits: Tensor) -> Tensor:
     return logits.abs().amax(1).clamp_min(1)
 
 
-def _stalest(s: State, logits: Tensor, weight: Tensor, refresh: int) -> Tensor:
-    """(n, refresh) places of slots: the worst margin, then those that matter with the oldest slopes. A worst rival that
-    has no slot takes the place of an idle one."""
+def _stalest(s: State, logits: Tensor, weight: Tensor, refresh: int) -> tuple[Tensor, Tensor]:
+    """The rivals (n, k), and which of them (n, refresh) get new slopes: the worst, then those that matter with the
+    oldest slopes. A worst rival that has no slot takes the place of an idle one, which holds if this step is taken."""
+    slot = s.slot.clone()
     worst = logits.scatter(1, s.target[:, None], -torch.inf).argmax(1, keepdim=True)
-    missing = (~(s.slot == worst).any(1)).nonzero()[:, 0]
+    missing = (~(slot == worst).any(1)).nonzero()[:, 0]
     if len(missing):
-        idle = torch.where(weight > 0, torch.inf, logits.gather(1, s.slot)).argmin(1)
-        s.slot[missing, idle[missing]] = worst[missing, 0]
+        idle = torch.where(weight > 0, torch.inf, logits.gather(1, slot)).argmin(1)
+        slot[missing, idle[missing]] = worst[missing, 0]
     share = weight / weight.sum(1, keepdim=True).clamp_min(1e-20)
     need = share * (1 + s.age) + 1e-4 * s.age / (1 + s.age)
-    need = torch.where(s.slot == worst, torch.inf, need)
-    return need.topk(min(refresh, need.shape[1]), 1).indices
+    need = torch.where(slot == worst, torch.inf, need)
+    return slot, need.topk(min(refresh, need.shape[1]), 1).indices
