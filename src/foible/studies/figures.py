@@ -14,6 +14,8 @@ from cycler import cycler
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from matplotlib.text import Text
+from matplotlib.ticker import LogFormatter
 from torch import Tensor
 
 from foible.disk import write_with_folder
@@ -74,12 +76,28 @@ def new(
 
 def save(figure: Figure, out: Path, stem: str) -> str:
     """Write STEM.png (150 dots an inch) and STEM.svg into `out`, without a date inside; returns the stem."""
+    _as_written(figure)
     with style():
         for kind, about in (("png", {"Software": None}), ("svg", {"Date": None, "Creator": None})):
             data = io.BytesIO()
             figure.savefig(data, format=kind, dpi=DPI, metadata=about)
             write_with_folder(out / f"{stem}.{kind}", data.getvalue())
     return stem
+
+
+def _as_written(figure: Figure) -> None:
+    """Show every text as it is: dollar signs in the name of a network or a class would be read as a formula.
+    Only what a logarithmic axis writes, powers of ten, is one."""
+    powers = [
+        label
+        for axes in figure.axes
+        for axis in (axes.xaxis, axes.yaxis)
+        if isinstance(axis.get_major_formatter(), LogFormatter)
+        for label in axis.get_ticklabels(which="both")
+    ]
+    for text in figure.findobj(Text):
+        if isinstance(text, Text) and not any(text is power for power in powers):
+            text.set_parse_math(False)
 
 
 def pixels(image: Tensor | np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
