@@ -1,0 +1,192 @@
+"""What may be run and fetched: what the user named on this very command, and nothing that only a file names.
+
+A run, a basket or a suite may come from anybody, and its JSON may name Python files and networks on a hub. So the check
+stands where code is run: `Permission.run` is the one function that runs a user's file, and it runs only files that were
+typed (as an argument of the command or of the Python function), or any with `trust`.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import importlib.util
+import json
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from foible import specs
+from foible.data.places import cache_folder
+from foible.disk import ordinary
+from foible.errors import UserError
+
+PREFIXES = ("network:", "probe:")  # of specs that hold another one
+HUBS = ("timm", "torchvision", "hf")
+MOST_IMPORTS = 1000  # files beside a user's file that are followed
+PLACES = "data-places.jsonl"  # in the user's cache folder
+
+
+@dataclass(frozen=True)
+class Permission:
+    """files: Python files that may be run, in full. hubs: networks that may be fetched, as KIND:NAME.
+    data: data sets that may be read wherever they lie. trust: anything may be run, fetched and read, and files may be
+    loaded that can run code (pickles, TorchScript, .pt2)."""
+
+    files: frozenset[str] = frozenset()
+    hubs: frozenset[str] = frozenset()
+    data: frozenset[str] = frozenset()
+    trust: bool = False
+
+    @staticmethod
+    def typed(*given: object, trust: bool = False) -> Permission:
+        """For what the user wrote: specs and lists of specs. What is no text (a network in memory) needs none."""
+        named = [specs.parse(text) for text in _texts(given)]
+        return Permission(
+            frozenset(_full(one.name) for one in named if one.is_file),
+            frozenset(f"{one.name}:{one.argument}" for one in named if one.name in HUBS),
+            trust=trust,
+        )
+
+    def __or__(self, other: Permission) -> Permission:
+        return Permission(
+            self.files | other.files, self.hubs | other.hubs, self.data | other.data, self.trust or other.trust
+        )
+
+    def reading(self, data: str) -> Permission:
+        """The same, and to read this data set, which was typed too."""
+        return replace(self, data=self.data | {data})
+
+    def run(self, path: str, name: str) -> Any:
+        """The thing called `name` in the user's Python file `path`. Runs that file, if that is permitted."""
+        if not self.trust and _full(path) not in self.files:
+            raise UserError(
+                f"a file that may come from anybody names code, {f'{path}:{name}'!r}, which would be run: read it, and "
+                "if you trust it add --trust"
+            )
+        return _run(path, name)
+
+    def fetch(self, hub: str, name: str) -> None:
+        """Refuse to let a library download a network, unless that is permitted."""
+        if not self.trust and f"{hub}:{name}" not in self.hubs:
+            raise UserError(
+                f"a file that may come from anybody names a network to download, {f'{hub}:{name}'!r}: if you want it, "
+                "add --trust, or name it yourself"
+            )
+
+
+NOTHING = Permission()
+
+
+def _texts(given: Iterable[object]) -> Iterator[str]:
+    """Every spec in what was typed, without its NAME= and the prefixes that may stand before it."""
+    for one in given:
+        if isinstance(one, str | Path):
+            for part in {str(one): None, **dict.fromkeys(specs.chained(str(one)))}:
+                text = specs.split_name(part)[1]
+                while text.startswith(PREFIXES):
+                    text = specs.split_name(text.partition(":")[2])[1]
+                if text and not text.partition("?")[0].endswith(".py"):
+                    yield text
+        elif isinstance(one, list | tuple):
+            yield from _texts(one)
+
+
+def _full(path: str) -> str:
+    return str(Path(path).resolve())
+
+
+def _run(path: str, name: str) -> Any:
+    file = Path(path)
+    if not file.exists():
+        raise UserError(f"there is no file {path!r}: give FILE.py:NAME with a file that exists")
+    module_name = "foible_user_" + hashlib.sha256(_full(path).encode()).hexdigest()[:12]
+    spec = importlib.util.spec_from_file_location(module_name, ordinary(file))
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[module_name] = module
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        raise UserError(f"{path} could not be run: {type(error).__name__}: {error}") from error
+    if not hasattr(module, name):
+        public = [key for key in vars(module) if not key.startswith("_")]
+        raise UserError(f"{path} has nothing called {name!r}{specs.did_you_mean(name, public)}")
+    return getattr(module, name)
+
+
+def code_sha256(path: str | Path) -> str:
+    """SHA-256 of a Python file and of what it imports from beside it, however deep; of the file alone if that is all.
+
+    Seen are import statements of modules and packages that lie in the file's folder.
+    """
+    first = Path(path).resolve()
+    files, left = {first: first.parent}, [first]
+    while left and len(files) < MOST_IMPORTS:
+        file = left.pop()
+        for found, home in _imported(file, files[file]):
+            if found not in files:
+                files[found] = home
+                left.append(found)
+    hashes = {file: hashlib.sha256(file.read_bytes()).hexdigest() for file in files}
+    if len(files) == 1:
+        return hashes[first]
+    lines = sorted(f"{file.relative_to(first.parent)} {hashes[file]}" for file in files if file != first)
+    return hashlib.sha256("\n".join([hashes[first], *lines]).encode()).hexdigest()
+
+
+def _imported(file: Path, home: Path) -> Iterator[tuple[Path, Path]]:
+    """The files below `home` that a Python file's import statements name."""
+    try:
+        tree = ast.parse(ordinary(file).read_bytes())
+    except (SyntaxError, ValueError, RecursionError, MemoryError):  # it cannot be imported either
+        return
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            wanted = [(home, alias.name) for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            folder = file.parents[node.level - 1] if 0 < node.level <= len(file.parents) else home
+            base = node.module or ""
+            wanted = [(folder, f"{base}.{alias.name}".strip(".")) for alias in node.names]
+        else:
+            continue
+        for folder, dotted in wanted:
+            place = folder
+            for step in dotted.split("."):
+                place = place / step
+                for found in (place.with_name(f"{step}.py"), place / "__init__.py"):
+                    full = found.resolve()
+                    if found.is_file() and full.is_relative_to(home):
+                        yield full, home
+
+
+# Data that a user has run something on may be read again by that user's later commands, wherever it lies.
+
+
+def places_of(data: str) -> list[Path]:
+    """The files and folders that a data spec names, in full; none for a data set by name."""
+    head = data.partition("?")[0]
+    named = [head.partition(":")[2] or head, specs.parse(data).options.get("root", "")]
+    return [Path(name).resolve() for name in named if name and Path(name).exists()]
+
+
+def remember(data: str) -> None:
+    """Note, in the user's cache folder, where this data lies; a cache that cannot be written is no harm."""
+    new = [str(place) for place in places_of(data) if not is_remembered(place)]
+    with suppress(OSError, UnicodeEncodeError):
+        if new:
+            cache_folder().mkdir(parents=True, exist_ok=True)
+            with (cache_folder() / PLACES).open("a", encoding="utf-8") as file:
+                file.writelines(f"{json.dumps(place)}\n" for place in new)
+
+
+def is_remembered(place: Path) -> bool:
+    """Whether this very place was noted."""
+    try:
+        lines = ordinary(cache_folder() / PLACES).read_text("utf-8").splitlines()
+    except (OSError, UnicodeDecodeError, UserError):
+        return False
+    return json.dumps(str(place)) in lines
