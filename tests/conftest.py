@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import atexit
 import os
+import shutil
+import tempfile
 from pathlib import Path
 
 import pytest
 import torch
 
 torch.set_num_threads(1)
+
+# What the program remembers of its user is not this user's: a cache of the tests' own.
+os.environ["XDG_CACHE_HOME"] = tempfile.mkdtemp(prefix="foible-tests-")
+atexit.register(shutil.rmtree, os.environ["XDG_CACHE_HOME"], ignore_errors=True)
 
 
 @pytest.fixture(scope="session")

@@ -14,9 +14,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from safetensors.torch import save
 
 from foible.findings import Findings
+from foible.runs import settings_hash
 from foible.testing import SHAPE, linear_basket, linear_network, linear_trials
 
 SPACE = "affine?degrees=8&percent=8&pixels=0.7"  # finds much in the linear task
@@ -35,6 +37,24 @@ class Slow(Affine):
         time.sleep(self.pause)
         return super().start(seeds)
 """
+
+
+# A run as `RunFolder` knows it, where nobody looks at what its units hold.
+SETTINGS: dict[str, Any] = {
+    "recipe": "hunt", "data": "digits", "data_sha256": "0", "split": "test", "networks": {"A": "0"},
+    "preprocess": {"A": {}}, "unit": 16, "device": "cpu", "suspects": ["A"], "peers": [], "trials": 10, "seed": 0,
+    "space": "affine", "objective": "dissent", "search": "hill-climb",
+}  # fmt: skip
+WHERE: dict[str, Any] = {
+    "basket": ["here"], "data": "digits", "device": "cpu", "space": "affine", "objective": "dissent",
+    "search": "hill-climb",
+}  # fmt: skip
+
+
+def unit_table(rows: dict[str, Any] | None = None) -> pa.Table:
+    """What a unit of that run writes: any rows, with the settings that say whose they are."""
+    configs = json.dumps({settings_hash(SETTINGS): SETTINGS}, sort_keys=True)
+    return pa.table(rows or {"a": [1]}).replace_schema_metadata({"foible.configs": configs})
 
 
 @dataclass(frozen=True)

@@ -22,9 +22,12 @@ from foible.errors import UserError
 from foible.graphs import Graphs
 from foible.images import LEAST_ROWS, to_floats
 from foible.networks.classes import align
+from foible.networks.habits import ONE_AT_A_TIME, Habits, ask, ask_again, version
+from foible.networks.habits import meet as meet_network
 from foible.networks.load import Network, fingerprint, open_networks
 from foible.networks.preprocess import Preprocess
 from foible.networks.single import two_classes
+from foible.permission import NOTHING, Permission
 from foible.views import View
 
 Precision = Literal["float32", "bf16"]
@@ -85,7 +88,9 @@ class Basket:
         self.device = pick_device(device)
         self.shape = shape
         self._graphs = Graphs()
+        self._habits: dict[str, Habits] = {}  # of the networks that have been asked
         self.source: list[str] | None = None  # the specs that open this basket again, where there are any
+        self.may = NOTHING  # what may be run for that
         self._preprocess = {
             name: _as_preprocess(preprocess[name] if isinstance(preprocess, Mapping) else preprocess, name)
             for name in networks
@@ -94,7 +99,7 @@ class Basket:
         self._hows = dict(self._preprocess)
         own = classes if isinstance(classes, Mapping) else dict.fromkeys(networks, classes)
         self.lists = {name: tuple(own[name]) for name in networks}
-        self.classes, columns, self.notes = shared_classes(self.lists)
+        self.classes, columns, self._notes = shared_classes(self.lists)
         self._columns = {
             name: None if where is None else torch.tensor(where, device=self.device) for name, where in columns.items()
         }
@@ -116,6 +121,7 @@ class Basket:
         classes: Sequence[str] | None = None,
         shape: tuple[int, int, int] | None = None,
         trust: bool = False,
+        may: Permission | None = None,
     ) -> Basket:
         """A basket from a folder that `foible train` wrote, or from a list of `[NAME=]SPEC`, one per network.
 
@@ -123,9 +129,11 @@ class Basket:
         (`mlp:10?weights=FILE`), or `FILE.py:factory`, which runs that file; docs/networks.md has all of them.
         `classes` and `shape` are the data's own, for networks told to take them from there (`?classes=data`).
         `trust` lets files be loaded that can run code: whole pickled modules, TorchScript, `.pt2`.
+        `may` says which code may be run; without it what `source` names was typed by the caller.
         """
         listed = [str(source)] if isinstance(source, str | Path) else list(source)
-        entries = [entry for spec in listed for entry in open_networks(spec, classes, shape, trust)]
+        may = Permission.typed(listed, trust=trust) if may is None else may
+        entries = [entry for spec in listed for entry in open_networks(spec, classes, shape, may)]
         names = [entry.name for entry in entries]
         for name in names:
             if names.count(name) > 1:
@@ -141,7 +149,7 @@ class Basket:
             device=device,
             copies=False,
         )
-        basket.source = listed
+        basket.source, basket.may = listed, may
         for entry in entries:  # a network whose file says what it was trained on sees images of that size
             if entry.preprocess.size is None and entry.shape:
                 basket._hows[entry.name] = dataclasses.replace(entry.preprocess, size=entry.shape[1:])
@@ -180,6 +188,15 @@ class Basket:
     @property
     def names(self) -> tuple[str, ...]:
         return tuple(self._networks)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a user should know of these networks; some of it is known once they have been asked."""
+        writing = [name for name in self.names if name in self._habits and self._habits[name].writes]
+        return (
+            *self._notes,
+            *(f"{shown(name)} changes the images that it is given (in place): it gets a copy" for name in writing),
+        )
 
     def network(self, name: str) -> Network:
         """The network itself, as this basket holds it: a copy in eval mode on the basket's device."""
@@ -232,25 +249,58 @@ class Basket:
 
     def answer(self, name: str, prepared: Tensor) -> Tensor:
         """Logits of the basket's classes from images that are preprocessed already."""
-        network, rows, known = self._networks[name], len(prepared), len(self.lists[name])
-        logits: Any = self._graphs.answer(network, prepared) if isinstance(network, nn.Module) else None
-        if logits is None:
-            logits = network(prepared)
+        rows, known = len(prepared), len(self.lists[name])
+        logits = self._asked(name, prepared)
         if known == 2:
             logits = two_classes(logits, rows)
-        if isinstance(logits, Tensor) and logits.shape == (rows, known):
-            columns = self._columns[name]
-            return logits if columns is None else logits.index_select(1, columns)
         if not isinstance(logits, Tensor):
             given = f"returned {type(logits).__name__}: expected a tensor of logits (n, classes)"
         elif logits.ndim != 2 or len(logits) != rows:
             given = f"returned shape {tuple(logits.shape)} for {rows} images: expected {(rows, known)}"
-        else:
+        elif logits.shape[1] != known:
             given = (
                 f"gives {logits.shape[1]} numbers an image, its list has {known} classes: give the list it was trained "
                 "with (classes=FILE)"
             )
+        elif not logits.is_floating_point() or logits.layout != torch.strided or logits.device != prepared.device:
+            given = (
+                f"returned {logits.dtype}, {logits.layout}, on {logits.device}: expected logits of floating point, "
+                f"dense, on {prepared.device} as its images"
+            )
+        else:
+            if logits.requires_grad and not torch.is_grad_enabled():
+                logits = logits.detach()
+            columns = self._columns[name]
+            return logits if columns is None else logits.index_select(1, columns)
         raise UserError(f"network {name!r} {given}")
+
+    def _asked(self, name: str, prepared: Tensor) -> Any:
+        """What the network itself says, and nothing that it does to the images or to its answer later is seen."""
+        network, what = self._networks[name], f"network {name!r}"
+        if name not in self._habits:
+            with ONE_AT_A_TIME:
+                if name not in self._habits:
+                    logits, habits = meet_network(network, prepared, what)
+                    self._habits[name] = habits
+                    return logits
+        habits, module = self._habits[name], isinstance(network, nn.Module)
+        logits = self._graphs.answer(network, prepared) if isinstance(network, nn.Module) and not habits.keeps else None
+        if logits is not None:
+            return logits
+        own = prepared.clone() if habits.copies and not module else prepared  # a module copies by itself
+        before = version(prepared)
+        if habits.keeps:
+            logits = ask_again(network, own, what, habits)
+        else:
+            logits = ask(network, own, what)
+            if not module and isinstance(logits, Tensor):
+                logits = logits.clone()  # it may write its next answer into the same memory
+        if version(prepared) != before:
+            raise UserError(
+                f"{what} changed the images that it was given (in place), and did not when it was first asked: "
+                "what the others say would be wrong; let its forward begin with images = images.clone()"
+            )
+        return logits
 
     @torch.no_grad()
     def predict(self, images: Tensor, names: Sequence[str] | None = None, *, batch: int = 1000) -> Tensor:
@@ -261,16 +311,7 @@ class Basket:
     def check(self, images: Tensor) -> None:
         """Push a few images through every network, so that what does not fit is said before any work is done."""
         for name in self.names:
-            try:
-                self.predict(images[:2], [name])
-            except UserError:
-                raise
-            except Exception as error:
-                line = str(error).strip().splitlines()[0] if str(error).strip() else ""
-                raise UserError(
-                    f"network {name!r} cannot take images of shape {tuple(images.shape[1:])}: "
-                    f"{type(error).__name__}: {line}"
-                ) from error
+            self.predict(images[:2], [name])
 
 
 def _as_preprocess(given: str | Preprocess, name: str) -> Preprocess:

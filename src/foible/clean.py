@@ -18,6 +18,7 @@ from torch import Tensor
 
 from foible.basket import Basket, padded
 from foible.data.dataset import shown
+from foible.errors import UserError
 from foible.images import to_floats
 from foible.summary import wilson
 
@@ -115,6 +116,11 @@ def tell_unreadable(lines: list[str], most: int = 10) -> None:
             *(f"  {shown(line)}" for line in lines[:most]),
         ]
         print("\n".join(said + (["  …, all in unreadable.txt"] if len(lines) > most else [])), file=sys.stderr)
+
+
+def none_read(data: str, count: int, first: str) -> UserError:
+    """The error for data of which not one image could be read; `first` is the first file with its reason."""
+    return UserError(f"none of the {count} images of {data!r} could be read: {first}")
 
 
 @torch.no_grad()

@@ -18,8 +18,13 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from torch import Tensor
 
+from foible.checked_rows import wrong_with
+from foible.data.dataset import shown
+from foible.disk import ordinary
 from foible.errors import UserError
 from foible.images import decode_png
+from foible.records import read_classes, read_configs
+from foible.runs.folder import RunFolder, check_owner
 
 SCHEMA_VERSION = 4
 OUTCOMES = (
@@ -38,12 +43,14 @@ ADDED = {  # columns by the schema version that brought them; null in older file
 }
 
 _probabilities = pa.list_(pa.list_(pa.float32()))
-SCHEMA = pa.schema(
+SCHEMA = pa.schema(  # where a column means something else in another recipe, a line above says so
     [
-        pa.field("id", pa.string()),  # unique in a run: suspect and lane
+        # id: unique in a run: suspect, lane, and where a lane has several rows which: its label (distort), its number
+        pa.field("id", pa.string()),
         pa.field("config", pa.string()),  # hash of the settings; the settings are in the metadata
         pa.field("suspect", pa.string()),
         pa.field("networks", pa.list_(pa.string())),  # order of the rows of before, after and trace
+        # lane: hunt: the trial's number; distort, compare, rank, a suite's anchors: the same as origin_index
         pa.field("lane", pa.int64()),
         pa.field("outcome", pa.string()),  # one of OUTCOMES
         pa.field("tags", pa.list_(pa.string())),  # kinds that it belongs to: broken, fixed, dissent, label-error
@@ -58,18 +65,23 @@ SCHEMA = pa.schema(
         pa.field("consensus", pa.int32()),  # the peers' common class; null where they differ. Without labels, the aim
         pa.field("said", pa.int32()),  # the suspect's class for the image; null where it gave NaN
         pa.field("target", pa.int32()),  # the class that a distortion was to reach; null where any other would do
+        # before: compare, rank: of the file itself, which each network prepares in its own way
         pa.field("before", _probabilities),  # (networks, classes), of the origin
         pa.field("after", _probabilities),  # (networks, classes), of the image
         pa.field("moves", pa.int32()),  # accepted
-        pa.field("candidates", pa.int32()),  # tried
+        # candidates: hunt: moves tried; distort: labels tried; compare, rank: 1, the image; a suite's anchors: 0
+        pa.field("candidates", pa.int32()),
         pa.field("forwards", pa.int64()),  # inferences spent, over all networks
         pa.field("backwards", pa.int64()),
         pa.field("path", pa.list_(pa.struct([("step", pa.int32()), ("draws", pa.list_(pa.float32()))]))),
+        # trace: distort: (2, networks), before and after; compare, rank: (1, networks), before, or empty without a class
         pa.field("trace", _probabilities),  # (1 + moves, networks): probability of the aimed-at class on the way
+        # point: distort: the image, or a layer's output, before rounding to 8 bits, null where it is large; else empty
         pa.field("point", pa.list_(pa.float32())),  # where the trial ended in its space, apart from the image
         pa.field("change", pa.map_(pa.string(), pa.float32())),  # the whole way in human units: {"rotation °": 7.1}
+        # distance, distance_exact: distort only. With a layer the first is null and the second of the layer's output
         pa.field("distance", pa.float32()),  # of image and origin, pixels in [0, 1]: l2, or the norm of the settings
-        pa.field("distance_exact", pa.float32()),  # the same before rounding to 8 bits; of a layer's output, there
+        pa.field("distance_exact", pa.float32()),  # the same before rounding to 8 bits
         pa.field("score", pa.float32()),  # by how much the image is found, log-odds: the worst over the networks
         pa.field("size", pa.float32()),  # of the whole way, in largest moves; null where the space is no box
         pa.field("kinds", pa.list_(pa.string())),  # of move, largest first; of the least change where it is known
@@ -115,22 +127,57 @@ def _modern(table: pa.Table, columns: list[str]) -> pa.Table:
 
 
 def shard_files(run: str | Path) -> list[Path]:
-    """The Parquet shards of a run folder, in order; a single Parquet file, or a suite's, counts as its own."""
+    """The Parquet shards of a run folder, in order; a single Parquet file, or a suite's, counts as its own.
+
+    A run holds its own units and nothing else: shards of other runs, copies and strange files are named.
+    """
     path = Path(run)
     if path.is_file():
         return [path]
-    if (path / "suite.parquet").is_file():
+    if (path / "config.json").exists():
+        files = _own_shards(RunFolder(path))
+    elif (path / "suite.parquet").is_file():
         return [path / "suite.parquet"]
-    files = sorted((path / "shards").glob("*.parquet")) if (path / "shards").is_dir() else []
+    else:
+        files = sorted((path / "shards").glob("*.parquet")) if (path / "shards").is_dir() else []
     if not files:
         raise UserError(f"{str(run)!r} holds no findings: expected a run folder (with shards/) or a Parquet file")
+    return files
+
+
+def _own_shards(folder: RunFolder) -> list[Path]:
+    """The shards of a run, each with the run's settings and hash in every row, and no id twice."""
+    settings, files = folder.config["settings"], folder.shards()
+    ids = []
+    known: dict[str, tuple[str, ...]] = {}  # the classes of all shards
+    for file in files:
+        table = read_shard(file, ("id", "config"))
+        key = check_owner(table.schema.metadata, settings, file)
+        others = table.filter(pc.not_equal(table.column("config"), key)).column("config")
+        if len(others):
+            raise UserError(
+                f"{file} has rows of another run ({shown(others[0].as_py())[:40]}; this one is {key}): delete it and "
+                "resume the run"
+            )
+        classes = read_classes(table.schema.metadata, str(file))
+        if classes != known.setdefault(key, classes):
+            raise UserError(f"{file} has other classes than the run's first shard: delete it and resume the run")
+        ids.append(table.column("id"))
+    every = pa.chunked_array([chunk for column in ids for chunk in column.chunks], pa.string())
+    if pc.count_distinct(every).as_py() < len(every):
+        seen: set[str] = set()
+        for file, column in zip(files, ids, strict=True):
+            for id in column.to_pylist():
+                if id in seen:
+                    raise UserError(f"{file} has {shown(id)[:60]!r} a second time: delete it and resume the run")
+                seen.add(id)
     return files
 
 
 def read_shard(file: Path, columns: Sequence[str] | None = None) -> pa.Table:
     """One shard, checked; a damaged file is named."""
     try:
-        here = pq.read_schema(file).names
+        here = pq.read_schema(ordinary(file)).names
         table = pq.read_table(
             file,
             columns=None if columns is None else [name for name in columns if name in here],
@@ -141,14 +188,23 @@ def read_shard(file: Path, columns: Sequence[str] | None = None) -> pa.Table:
         table = _modern(table, SCHEMA.names if columns is None else list(columns))
         table.validate(full=True)
         for key in (b"foible.classes", b"foible.configs"):
-            json.loads(table.schema.metadata[key])
+            if key not in table.schema.metadata:
+                raise ValueError(f"it has no {key.decode()}")
     except (pa.ArrowException, OSError, ValueError, KeyError) as error:
         raise UserError(f"{file} cannot be read as Parquet ({error}): delete it and resume the run") from error
+    classes = read_classes(table.schema.metadata, str(file))
+    configs = read_configs(table.schema.metadata, str(file))
     wanted = SCHEMA.names if columns is None else list(columns)
     for name in wanted:
-        if name not in table.column_names or table.schema.field(name).type != SCHEMA.field(name).type:
+        if here.count(name) > 1 or name not in table.column_names:
+            raise UserError(f"{file} has no column {name!r} of findings, or two of them: delete it and resume the run")
+        if table.schema.field(name).type != SCHEMA.field(name).type:
             raise UserError(f"{file} has no column {name!r} of findings: delete it and resume the run")
-    return table
+    wrong = wrong_with(table.select(wanted), len(classes), configs, OUTCOMES)
+    if wrong is not None:
+        raise UserError(f"{file} is damaged or not ours: {wrong}; delete it and resume the run")
+    form = pa.schema([SCHEMA.field(name) for name in wanted], table.schema.metadata)
+    return pa.Table.from_arrays([table.column(name) for name in wanted], schema=form)
 
 
 class Findings:
@@ -188,17 +244,14 @@ class Findings:
             with_metadata(pa.concat_tables([p.table.replace_schema_metadata() for p in parts]), classes, configs)
         )
 
-    def _metadata(self, key: str) -> Any:
-        return json.loads(self.table.schema.metadata[f"foible.{key}".encode()])
-
     @property
     def classes(self) -> tuple[str, ...]:
-        return tuple(self._metadata("classes"))
+        return read_classes(self.table.schema.metadata, "findings")
 
     @property
     def configs(self) -> dict[str, dict[str, Any]]:
         """Settings by hash; the column `config` names the hash of each row."""
-        return dict(self._metadata("configs"))
+        return read_configs(self.table.schema.metadata, "findings")
 
     def __len__(self) -> int:
         return int(self.table.num_rows)
@@ -241,7 +294,8 @@ class Findings:
 
     def images(self, column: str = "image") -> list[Tensor]:
         """Decoded images, uint8 (channels, height, width) each, of `image`, `origin` or `film`."""
-        return [decode_png(data) for data in self.column(column) if data is not None]
+        rows = zip(self.column("id"), self.column(column), strict=True)
+        return [decode_png(data, repr(id)) for id, data in rows if data is not None]
 
     def to_pandas(self) -> Any:
         """A pandas DataFrame (needs pandas), with class names beside the indices."""

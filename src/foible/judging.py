@@ -8,7 +8,6 @@ decode, in processes of their own where there is much to decode, and one thread 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import torch
@@ -17,7 +16,7 @@ from torch import Tensor
 from foible.basket import Basket
 from foible.data import Batch, Dataset, Photographs, read
 from foible.data.apart import decoded_apart
-from foible.data.stream import in_order
+from foible.data.stream import Threads, in_order
 from foible.images import to_floats
 from foible.meeting import Meeting
 from foible.runs.local import cores, one_thread
@@ -80,15 +79,17 @@ def judged(
             return judge(look(part))
 
         with one_thread():
-            yield from in_order(whole, parts, _threads(count), count + 1)
+            yield from in_order(whole, parts, Threads(count, "foible-judge"), count + 1)
     elif isinstance(data, Photographs) and len(index) >= MANY and count > 2:
         yield from map(judge, decoded_apart(data, wanted, list(index.split(64)), count))
     else:
-        yield from map(judge, in_order(look, parts, _threads(count), count + 2))
+        yield from map(judge, in_order(look, parts, Threads(count, "foible-judge"), count + 2))
 
 
-def _threads(count: int) -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(count, thread_name_prefix="foible-judge")
+def ask_first(basket: Basket, meeting: Meeting) -> None:
+    """Two images through every network, each by its own view, so that what does not fit is said before any work."""
+    for _ in judged(basket, meeting.data, index=meeting.index[:2], canvas=meeting.canvas):
+        pass
 
 
 def own_views(basket: Basket, data: Dataset | Photographs, canvas: View | None) -> dict[str, View | None]:

@@ -42,6 +42,11 @@ class Meeting:
         height, width = self.data.images.shape[2:]
         return height, width
 
+    def told(self, problem: tuple[int, str]) -> str:
+        """An image that could not be read and why, as its data names it."""
+        place, why = problem
+        return f"{self.data.files[place] if self.data.files else place}: {why}"
+
 
 def meet(data: Data, basket: Basket, *, canvas: str | None = None, labelled: bool = True) -> Meeting:
     """Match the data's classes with the basket's by name, and settle on a canvas (`224` or `WIDTHxHEIGHT`)."""
@@ -94,3 +99,11 @@ def _canvas(data: Data, basket: Basket, given: str | None) -> View | None:
             "224, or size= in the networks' specs"
         )
     return view
+
+
+def shape_of(data: Dataset | Photographs) -> tuple[int, int, int] | None:
+    """(channels, height, width) of its images; None where they are of any size."""
+    if isinstance(data, Photographs):
+        return None
+    channels, height, width = data.images.shape[1:]
+    return channels, height, width

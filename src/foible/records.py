@@ -169,7 +169,11 @@ def read_json(file: Path, advice: str) -> Any:
             raise UserError(f"{file} is no ordinary file: {advice}")
         if file.stat().st_size > MOST_BYTES:
             raise UserError(f"{file} has {file.stat().st_size} bytes, more than any of ours: {advice}")
-        return _parsed(file.read_text(encoding="utf-8"))
+        text = file.read_text(encoding="utf-8")
+        value = _parsed(text)
+        if re.search(r"\\u[dD][89a-fA-F]", text):  # half a surrogate pair, maybe: it could not be written again
+            json.dumps(value, ensure_ascii=False).encode()
+        return value
     except (FileNotFoundError, NotADirectoryError):
         raise
     except (OSError, ValueError, RecursionError) as error:

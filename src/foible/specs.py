@@ -1,7 +1,7 @@
 """Short texts that name a thing and its options: `affine?degrees=5`, `folder:PATH?size=64`, `FILE.py:NAME`.
 
 One grammar for data sets, spaces, objectives, searches and networks: `NAME[:ARGUMENT][?key=value&key=value]`.
-A `FILE.py:NAME` spec runs the user's own file, and only because the user named it. Where a table has an entry "+",
+A `FILE.py:NAME` spec runs the user's own file, and only with a `Permission`. Where a table has an entry "+",
 specs can be chained: `photometric?hue=0+crop+affine`; the entry makes one thing of all of them.
 """
 
@@ -9,17 +9,17 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
-import hashlib
-import importlib.util
 import inspect
 import re
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from pathlib import Path
-from typing import Any, get_type_hints
+from typing import TYPE_CHECKING, Any, get_type_hints
 from urllib.parse import parse_qsl, quote
 
 from foible.errors import UserError
+
+if TYPE_CHECKING:
+    from foible.permission import Permission
 
 
 @dataclasses.dataclass(frozen=True)
@@ -75,27 +75,12 @@ def did_you_mean(given: str, known: Iterable[str]) -> str:
     return f"; did you mean {close[0]!r}?" if close else ""
 
 
-def from_file(path: str, name: str) -> Any:
-    """The thing called `name` in the user's Python file `path`. Runs that file: say so where it is offered."""
-    file = Path(path)
-    if not file.is_file():
-        raise UserError(f"there is no file {path!r}: give FILE.py:NAME with a file that exists")
-    module_name = "foible_user_" + hashlib.sha256(str(file.resolve()).encode()).hexdigest()[:12]
-    spec = importlib.util.spec_from_file_location(module_name, file)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    import sys
-
-    sys.modules[module_name] = module
-    try:
-        spec.loader.exec_module(module)
-    except Exception as error:
-        raise UserError(f"{path} could not be run: {type(error).__name__}: {error}") from error
-    if not hasattr(module, name):
-        public = [key for key in vars(module) if not key.startswith("_")]
-        raise UserError(f"{path} has nothing called {name!r}{did_you_mean(name, public)}")
-    return getattr(module, name)
+def split_name(text: str) -> tuple[str | None, str]:
+    """`NAME=SPEC` or `SPEC`; the `=` of options, which follow a `?`, does not count."""
+    head, equals, tail = text.partition("=")
+    if equals and "?" not in head and "/" not in head and ":" not in head:
+        return head, tail
+    return None, text
 
 
 def _convert(text: str, wanted: Any, where: str) -> Any:
@@ -130,8 +115,8 @@ def bind(maker: Callable[..., Any], options: Mapping[str, str], what: str) -> di
     return {key: _convert(text, hints.get(key), f"{what}: {key}") for key, text in options.items()}
 
 
-def resolve(text: str, table: Mapping[str, Any], kind: str) -> Any:
-    """The thing that a spec names: from `table`, or from a user's FILE.py:NAME.
+def resolve(text: str, table: Mapping[str, Any], kind: str, may: Permission | None = None) -> Any:
+    """The thing that a spec names: from `table`, or from a user's FILE.py:NAME, where `may` permits it.
 
     A class is constructed with the options; a function is returned with the options bound.
     """
@@ -140,10 +125,12 @@ def resolve(text: str, table: Mapping[str, Any], kind: str) -> Any:
         for part in parts:
             if not part:
                 raise UserError(f"{text!r} has an empty part: write a {kind} on both sides of every '+'")
-        return table["+"](tuple(resolve(part, table, kind) for part in parts))
+        return table["+"](tuple(resolve(part, table, kind, may) for part in parts))
     spec = parse(text)
     if spec.is_file:
-        found = from_file(spec.name, spec.argument)
+        if may is None:
+            raise UserError(f"{text!r} names code, and a {kind} of ours was expected: {', '.join(n for n in table)}")
+        found = may.run(spec.name, spec.argument)
     elif spec.name in table and spec.name != "+" and not spec.argument:
         found = table[spec.name]
     else:

@@ -14,10 +14,15 @@ import numpy.typing as npt
 from PIL import Image, ImageOps
 
 from foible.errors import UserError
+from foible.records import SIZE, TEXT, check, whole
 
 Interpolation = Literal["nearest", "box", "bilinear", "hamming", "bicubic", "lanczos"]
 INTERPOLATIONS: tuple[str, ...] = ("nearest", "box", "bilinear", "hamming", "bicubic", "lanczos")
 Fit = Literal["stretch", "cover", "contain"]
+FORM = {
+    "size": SIZE, "resize": (None, whole(1, 2**16), SIZE), "interpolation": TEXT, "fit?": TEXT,
+    "fill?": [whole(0, 255)], "halves?": TEXT,
+}  # of a view as JSON  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -75,6 +80,15 @@ class View:
         resize = list(self.resize) if isinstance(self.resize, tuple) else self.resize
         record = {"size": list(self.size), "resize": resize, "interpolation": self.interpolation}
         return record | {"fit": self.fit, "fill": list(self.fill), "halves": self.halves}
+
+    @staticmethod
+    def from_json(record: Any, where: str) -> View:
+        """The opposite of `to_json`; keys that it does not know are passed over."""
+        check(record, FORM, where)
+        names = [key.removesuffix("?") for key in FORM]
+        known: dict[str, Any] = {name: record[name] for name in names if name in record}
+        known = {name: tuple(value) if isinstance(value, list) else value for name, value in known.items()}
+        return View(**known)
 
     def _resized(self, width: int, height: int, to: int | tuple[int, int]) -> tuple[int, int]:
         """(width, height) after resizing; at least one pixel either way."""

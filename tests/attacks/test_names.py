@@ -81,7 +81,7 @@ def test_the_reports_of_an_atlas_and_of_a_pool_are_inert(hostile: Path, tmp_path
     labels, classes = np.array(found.column("truth")), np.array([TAG, UP, FORMULA])
     np.savez(tmp_path / "pool.npz", images=images.numpy(), labels=labels, classes=classes)
     runs = {"atlas": task.hunt("--trials", "24", "--atlas", "--workers", "1")}
-    runs["pool"] = ["hunt", "--basket", str(task.basket), "--pool", f"npz:{tmp_path / 'pool.npz'}"]
+    runs["pool"] = ["rank", "--basket", str(task.basket), "--data", f"npz:{tmp_path / 'pool.npz'}"]
     for name, command in runs.items():
         assert cli.run([*command, "--out", str(tmp_path / name)]) == 0
         assert len(Findings.open(tmp_path / name).filter(outcome="found")) > 0

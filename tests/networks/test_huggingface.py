@@ -17,6 +17,7 @@ from foible.errors import UserError
 from foible.networks.classes import _synsets, imagenet
 from foible.networks.files import Entry
 from foible.networks.load import open_networks
+from foible.permission import Permission
 
 transformers = pytest.importorskip("transformers")
 
@@ -241,4 +242,4 @@ def test_a_hub_that_cannot_be_reached(monkeypatch: pytest.MonkeyPatch, tmp_path:
         r"huggingface\.co/nobody/nothing.*hf:\./FOLDER"
     )
     with pytest.raises(UserError, match=says):
-        open_networks("hf:nobody/nothing", None, None)
+        open_networks("hf:nobody/nothing", None, None, Permission.typed("hf:nobody/nothing"))

@@ -16,6 +16,7 @@ from foible.networks import zoo
 from foible.networks.files import Entry
 from foible.networks.load import fingerprint, open_networks
 from foible.networks.preprocess import Preprocess
+from foible.permission import Permission
 from foible.views import View
 
 SHAPE = (3, 12, 12)
@@ -62,7 +63,7 @@ def network(classes: int = 3) -> nn.Module:
 
 
 def opened(text: str, trust: bool = False) -> Entry:
-    [entry] = open_networks(text, CLASSES, SHAPE, trust)
+    [entry] = open_networks(text, CLASSES, SHAPE, Permission.typed(text, trust=trust))
     return entry
 
 

@@ -20,11 +20,13 @@ from torch import Tensor, nn
 from foible.basket import Basket
 from foible.data import Dataset
 from foible.errors import UserError
+from foible.hooks import find_layer
 from foible.networks import zoo
-from foible.networks.backbone import Backbone, find_layer
+from foible.networks.backbone import Backbone
 from foible.networks.files import load_folder
 from foible.networks.heads import Features, Head, accuracy, drawn, fit
 from foible.networks.probe import Probe, ProbeSpec, Source, parse
+from foible.permission import Permission
 from foible.recipes.train import train
 
 CLASSES = ("left", "middle", "right")
@@ -355,7 +357,7 @@ def test_code_as_a_backbone_runs_only_when_trusted(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"code.*--trust"):
         load_folder(tmp_path / "p")
     assert not mark.exists()
-    [trusted] = load_folder(tmp_path / "p", trust=True)
+    [trusted] = load_folder(tmp_path / "p", may=Permission(trust=True))
     assert torch.equal(trusted.module(TEST.floats()), again.module(TEST.floats()))
     assert mark.exists()
 
@@ -367,7 +369,7 @@ def test_a_plain_function_is_probed_on_its_answers(tmp_path: Path, capsys: pytes
     [made] = train(spec, DATA, test=TEST, out=tmp_path / "p")
     assert "8 features, its answers, no layer being known" in capsys.readouterr().err
     assert made.accuracy["test"] == 1.0
-    [again] = load_folder(tmp_path / "p", trust=True)
+    [again] = load_folder(tmp_path / "p", may=Permission(trust=True))
     assert torch.equal(again.module(TEST.floats()), made.module(TEST.floats()))
 
 
@@ -396,12 +398,12 @@ def test_a_basket_that_names_itself_ends(basket: Path, tmp_path: Path) -> None:
     ("change", "says"),
     [
         ({"features": 39}, "shape"),
-        ({"features": True}, "features of the backbone is True"),
-        ({"features": 0}, "0 features"),
+        ({"features": True}, "has True at features, expected a whole number"),
+        ({"features": 0}, "has 0 at features"),
         ({"layer": "nowhere"}, "no layer 'nowhere'"),
-        ({"layer": 3}, "layer of the backbone is 3"),
-        ({"shape": [1, 8]}, "shape of the backbone"),
-        ({"more": 1}, "expected an object with"),
+        ({"layer": 3}, "has 3 at layer, expected nothing or text"),
+        ({"shape": [1, 8]}, r"has \[1, 8\] at shape, expected nothing or \[channels"),
+        ({"more": 1}, "more, expected spec, sha256"),
     ],
 )
 def test_a_damaged_record_is_named(change: dict[str, Any], says: str, basket: Path, tmp_path: Path) -> None:

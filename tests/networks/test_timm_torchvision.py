@@ -22,6 +22,7 @@ from foible.networks.classes import checked, imagenet
 from foible.networks.files import Entry
 from foible.networks.load import open_networks
 from foible.networks.preprocess import Preprocess
+from foible.permission import Permission
 
 try:
     import timm
@@ -49,7 +50,7 @@ def ours(how: Preprocess, image: Image.Image) -> torch.Tensor:
 
 
 def opened(text: str, classes: tuple[str, ...] | None = None) -> Entry:
-    [entry] = open_networks(text, classes, None)
+    [entry] = open_networks(text, classes, None, Permission.typed(text))
     return entry
 
 

@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from fake_findings import _digits
+from fake_runs import genuine
 from html_page import Page, says
 from scipy.stats import binomtest
 
@@ -94,8 +95,7 @@ def save_comparison(
         table = pa.Table.from_pylist(rows[unit * size : (unit + 1) * size], SCHEMA)
         table = with_metadata(table, classes, {"c0ffee": settings})
         pq.write_table(table, folder / "shards" / f"unit-{unit:06d}.parquet")
-    config = {"hash": "c0ffee", "settings": settings, "where": {}, "units": units, "notes": []}
-    (folder / "config.json").write_text(json.dumps(config), "utf-8")
+    genuine(folder, settings, units=units, notes=[])
     if unreadable:
         (folder / "unreadable.txt").write_text("".join(f"f{n}.jpg: broken\n" for n in range(unreadable)))
     summary = _summary(networks, classes, labels, said, labelled)

@@ -122,7 +122,7 @@ def test_no_answer_and_rows_of_other_shapes(tmp_path: Path) -> None:
         if row["lane"] % 3 == 0:
             row |= {"before": [[float("nan")] * 10] * 2, "said": None, "image": None}
         elif row["lane"] % 3 == 1:
-            row |= {"before": None, "origin_file": None, "versions": None}
+            row |= {"origin_file": None, "versions": None}
         return True
 
     page = Page(write_report(save_comparison(tmp_path / "run", keep=odd)))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from base64 import b64decode
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 from fake_findings import DIGITS, HOSTILE, MLPS, found_row, save_run, table_of
+from fake_runs import genuine
 from html_page import Page, says
 
 from foible.findings import Findings
@@ -54,8 +54,7 @@ def rows(count: int = 40, **changed: Any) -> list[dict[str, Any]]:
 
 def run_of(folder: Path, some: list[dict[str, Any]], classes: Any = DIGITS, **changed: Any) -> Path:
     run = save_run(Findings(table_of(some, classes, config=CONFIG | changed)), folder, shards=2)
-    (run / "config.json").write_text(json.dumps({"settings": CONFIG | changed, "where": {}, "units": 2}))
-    return run
+    return genuine(run, CONFIG | changed)
 
 
 @pytest.fixture
@@ -107,6 +106,7 @@ def test_every_panel_is_original_difference_distorted(page: Page) -> None:
 
 def test_what_was_not_found_is_told_apart(tmp_path: Path) -> None:
     lost = rows(3, outcome="exhausted") + rows(2, outcome="unsettled")
+    lost = [row | {"id": f"lost-{number}"} for number, row in enumerate(lost)]
     page = Page(write_report(run_of(tmp_path / "run", rows(20) + lost, target="next")))
     assert page.cells("mlp-10")[:2] == ["20", "25"]
     assert page.texts("span", class_="badge") == ["exhausted"] * 3 + ["unsettled"] * 2
@@ -131,8 +131,8 @@ def test_a_layer_has_no_pictures_of_its_own(tmp_path: Path) -> None:
 
 def test_hostile_names_and_the_same_bytes(tmp_path: Path) -> None:
     some = [
-        row | {"suspect": HOSTILE, "networks": [HOSTILE, "b", "c"], "origin_file": HOSTILE, "id": HOSTILE}
-        for row in rows(12)
+        row | {"suspect": HOSTILE, "networks": [HOSTILE, "b", "c"], "origin_file": HOSTILE, "id": f"{HOSTILE}{number}"}
+        for number, row in enumerate(rows(12))
     ]
     run = run_of(tmp_path / "run", some, [HOSTILE, *DIGITS[1:]], source=HOSTILE)
     text = write_report(run).read_text()

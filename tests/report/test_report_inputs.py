@@ -16,6 +16,7 @@ from fake_findings import (
     table_of,
     written,
 )
+from fake_runs import genuine
 from html_page import Page
 
 from foible.errors import UserError
@@ -109,7 +110,7 @@ def test_half_a_surrogate_pair_in_a_class_name(tmp_path: Path) -> None:
 
 def test_unfinished_run_is_called_so(findings: Findings, tmp_path: Path) -> None:
     run = save_run(findings, tmp_path / "run")
-    (run / "config.json").write_text('{"units": 7}')
+    genuine(run, units=7)
     assert (
         "The run is not finished: 3 of its 7 units are here." in Page(write_report(run)).texts("p", class_="warning")[0]
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +9,10 @@ import numpy as np
 import pytest
 from fake_compare import field
 from fake_findings import CONFIG, MLPS, found_row, save_run, table_of
+from fake_runs import genuine
 from html_page import Page
 
+from foible.errors import UserError
 from foible.findings import Findings
 from foible.images import encode_png
 from foible.report import write_report
@@ -35,8 +36,7 @@ def photographs(folder: Path, side: int = 224, film: int = 64) -> Path:
 
 
 def with_config(run: Path, **entries: Any) -> Path:
-    (run / "config.json").write_text(json.dumps({"settings": {"recipe": "hunt"}, "units": 3, **entries}))
-    return run
+    return genuine(run, **entries)
 
 
 @pytest.fixture
@@ -55,9 +55,14 @@ def test_clean_accuracy_is_in_the_head(page: Page) -> None:
     assert warning.startswith("mlp-20 is near chance: right on 11.3 % of 1,000 images, where chance is 10.0 %.")
 
 
-@pytest.mark.parametrize("clean", [None, [], {"mlp-10": 3}, {"mlp-10": {"right": "<b>"}}, "x"])
-def test_without_clean_accuracy_nothing_is_said_of_it(tmp_path: Path, clean: object) -> None:
-    page = Page(write_report(with_config(photographs(tmp_path / "run"), clean=clean)))
+@pytest.mark.parametrize("clean", [[], {"mlp-10": 3}, {"mlp-10": {"right": "<b>"}}, "x"])
+def test_a_strange_clean_accuracy_is_refused(tmp_path: Path, clean: object) -> None:
+    with pytest.raises(UserError, match="at clean"):
+        write_report(with_config(photographs(tmp_path / "run"), clean=clean))
+
+
+def test_without_clean_accuracy_nothing_is_said_of_it(tmp_path: Path) -> None:
+    page = Page(write_report(with_config(photographs(tmp_path / "run"), clean=None)))
     assert "Accuracy on" not in page.texts("header")[0]
     assert page.texts("p", class_="warning") == []
 

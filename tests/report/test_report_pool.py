@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from fake_findings import HOSTILE, MLPS, found_row, save_run, table_of
+from fake_runs import genuine
 from html_page import Page
 
 from foible.findings import Findings
@@ -48,7 +49,7 @@ def pool_run(folder: Path, some: list[dict[str, Any]], summary: Any = SUMMARY, c
     """Rows in two shards, worst suspect first, as a run folder."""
     mine = sorted(some, key=lambda row: row["suspect"], reverse=True)
     run = save_run(Findings(table_of(mine, config=config)), folder, shards=2)
-    (run / "config.json").write_text(json.dumps({"settings": config, "units": 2}))
+    genuine(run, config)
     if summary is not None:
         (run / "pool.json").write_text(json.dumps(summary))
     return run
@@ -118,7 +119,8 @@ def test_nothing_found_and_findings_in_memory(tmp_path: Path) -> None:
 
 
 def test_hostile_names(tmp_path: Path) -> None:
-    some = pool_rows(3, origin_file=HOSTILE, id=HOSTILE, origin_data=HOSTILE)
+    some = pool_rows(3, origin_file=HOSTILE, origin_data=HOSTILE)
+    some = [row | {"id": f"{HOSTILE}{number}"} for number, row in enumerate(some)]
     file = write_report(pool_run(tmp_path / "pool", some))
     Page(file)
     assert "<img src=x" not in file.read_text("utf-8")

@@ -147,6 +147,8 @@ def _print(found: dict[str, Any]) -> None:
     from rich.table import Table
     from rich.text import Text
 
+    from foible.data.dataset import shown
+
     # A pipe has no width: one row, one line, for grep and for reports of problems.
     console = Console(highlight=False, width=None if sys.stdout.isatty() else 500)
 
@@ -155,7 +157,7 @@ def _print(found: dict[str, Any]) -> None:
             title=title, title_justify="left", title_style="bold", box=None, show_header=False, pad_edge=False
         )
         for row in rows:
-            table.add_row(*(Text(cell) for cell in row))
+            table.add_row(*(Text(shown(cell)) for cell in row))  # a path or a variable may hold control characters
         console.print(table)
         console.print()
 

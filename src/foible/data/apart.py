@@ -25,12 +25,13 @@ def decoded_apart(
     data: Photographs, views: Sequence[View | None], parts: Sequence[Tensor], workers: int
 ) -> Iterator[Batch]:
     """Batches in the order of `parts`, as `read` gives them; at most 3 × workers are in memory."""
-    from foible.runs.local import main_hidden
+    from foible.runs.local import main_hidden, safe_path
 
-    pool = ProcessPoolExecutor(workers, get_context("spawn"), initializer=_begin, initargs=(data, tuple(views)))
+    with safe_path():
+        pool = ProcessPoolExecutor(workers, get_context("spawn"), initializer=_begin, initargs=(data, tuple(views)))
     batches = in_order(_work, [part.numpy() for part in parts], pool, 3 * workers)
     try:
-        with main_hidden():  # workers start with the first parts, and must not run the caller's script
+        with safe_path(), main_hidden():  # workers start with the first parts, and must not run the caller's script
             first = next(batches, None)
         if first is not None:
             yield _batch(first)

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from foible.errors import UserError
 from foible.images import to_floats
+from foible.records import TEXT
 
 SPLITS = ("train", "test")
 MOST_CLASSES = 100_000  # a label beyond this is taken for a mistake, not for a class
@@ -85,6 +86,8 @@ def check_classes(classes: Sequence[str], where: str) -> None:
         raise UserError(f"{where} has {len(classes)} classes: expected at most {MOST_CLASSES}")
     seen: set[str] = set()
     for name in classes:
+        if not TEXT.accepts(name):
+            raise UserError(f"{where} has a class called {shown(name)!r}: expected {TEXT.expected}, in UTF-8")
         if name in seen:
             raise UserError(f"{where} has two classes called {shown(name)!r}: give each its own name")
         seen.add(name)

@@ -12,10 +12,10 @@ from PIL import Image, ImageOps, UnidentifiedImageError
 from foible.data.dataset import shown
 from foible.data.quiet import quiet_pillow
 from foible.errors import UserError
+from foible.images import MOST_PIXELS
 
 Pixels = npt.NDArray[np.uint8]
 
-MOST_PIXELS = 64_000_000  # of one image; a file that claims more is taken for a decompression bomb
 MOST_BYTES = 512 << 20  # of one image file: more than MOST_PIXELS take in any format
 FORMATS = ("PNG", "JPEG", "BMP", "GIF", "WEBP", "TIFF", "PPM")
 SUFFIXES = frozenset(

@@ -8,6 +8,7 @@ import zlib
 from pathlib import Path
 from typing import BinaryIO, cast
 
+from foible.disk import ordinary
 from foible.errors import UserError
 
 MOST_BYTES = 4 << 30  # of one unpacked file: the largest that is read here, CIFAR-10's, unpacks to 180 MB
@@ -19,7 +20,7 @@ class Unpacked:
     def __init__(self, path: Path) -> None:
         self.path = path
         try:
-            raw = path.open("rb")
+            raw = ordinary(path).open("rb")
         except OSError as error:
             raise UserError(f"{path} cannot be opened: {error.strerror or error}") from error
         # By its first bytes, not its name: both kinds are found under both names.

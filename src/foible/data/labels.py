@@ -14,9 +14,11 @@ import pyarrow.compute as pc
 
 from foible.data.dataset import check_labels, numbered_classes, shown
 from foible.errors import UserError
+from foible.records import TEXT
 from foible.specs import did_you_mean
 
 CLASSES_FILE = "classes.txt"
+MOST_BYTES = 64 << 20  # of a list of class names
 _WHOLE = re.compile(r"[+-]?[0-9]{1,18}")
 
 
@@ -29,6 +31,9 @@ def column_of(values: Sequence[Any], where: str) -> pa.Array:
     if all(isinstance(value, int) for value in there):
         edge = 2**62  # beyond it is out of range anyhow, and is to be reported as such
         return pa.array([None if v is None else max(-edge, min(v, edge)) for v in values], pa.int64())
+    wrong = next((v for v in there if isinstance(v, str) and not TEXT.accepts(v)), None)
+    if wrong is not None:
+        raise UserError(f"{where} has the value {shown(wrong)[:80]!r}: expected {TEXT.expected}, in UTF-8")
     return pa.array([None if v is None else str(v) for v in values], pa.large_string())
 
 
@@ -94,6 +99,8 @@ def class_file(spec: str, given: str, beside: Path) -> tuple[str, ...]:
             raise UserError(f"{spec}: classes is {shown(given)!r}, which is no file: give a text file, a name a line")
     elif not path.is_file():
         return ()
+    if path.stat().st_size > MOST_BYTES:
+        raise UserError(f"{shown(path)} has {path.stat().st_size} bytes: expected class names, a line each")
     try:
         lines = path.read_text(encoding="utf-8-sig").splitlines()
     except (OSError, UnicodeDecodeError) as error:

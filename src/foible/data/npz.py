@@ -23,9 +23,13 @@ from foible.data.dataset import (
 from foible.data.decode import Pixels
 from foible.data.look import share
 from foible.data.places import given_path
+from foible.disk import ordinary
 from foible.errors import UserError
 
 Array = npt.NDArray[Any]
+
+LARGE = 256 << 20  # bytes of an array, from which on it may not be packed more than so many times:
+DENSEST = 200
 
 PAIRS = {
     "train": (("x_train", "y_train"), ("train_images", "train_labels"), ("images", "labels")),
@@ -40,7 +44,7 @@ def load_npz(spec: str, argument: str, split: str, quiet: bool, *, layout: str =
     if layout.upper() not in ("", "NHWC", "NCHW"):
         raise UserError(f"{spec}: layout is {layout!r}: expected NHWC or NCHW")
     path = given_path(spec, argument)
-    arrays = _open(path, spec)
+    arrays = _open(ordinary(path), spec)
     pairs = {name: _pair(arrays, name) for name in PAIRS}
     own_test = pairs["test"] is not None
     if pairs["train"] is None and (split == "train" or not own_test):
@@ -73,7 +77,12 @@ def _open(path: Path, spec: str) -> dict[str, Array]:
             file = np.load(opened, allow_pickle=False)
             if isinstance(file, np.ndarray):
                 raise UserError(f"{spec} is a single array: expected an .npz with images and labels")
-            return {name.lower(): file[name] for name in file.files}
+            _check_members(file, spec)
+            arrays = {name.lower(): file[name] for name in file.files}
+            odd = next((name for name, array in arrays.items() if not isinstance(array, np.ndarray)), None)
+            if odd is not None:
+                raise UserError(f"{spec} holds {shown(odd)!r}, which is no array: save arrays alone with numpy.savez")
+            return arrays
     except UserError:
         raise
     except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile) as error:
@@ -85,6 +94,23 @@ def _open(path: Path, spec: str) -> dict[str, Array]:
         raise UserError(f"{spec} cannot be read as .npz: {shown(error)}") from error
     except Exception as error:  # zlib.error and NotImplementedError, among others: the bytes may be anything
         raise UserError(f"{spec} cannot be read as .npz: {type(error).__name__}: {shown(error)}") from error
+
+
+def _check_members(file: Any, spec: str) -> None:
+    """Refuse two arrays of one name, of which we would take either, and one that is nearly all packing."""
+    seen: set[str] = set()
+    for member in file.zip.infolist():
+        name = member.filename.removesuffix(".npy").lower()
+        if name in seen:
+            raise UserError(
+                f"{spec} holds two arrays called {shown(name)!r} (in lower case): expected one of each name"
+            )
+        seen.add(name)
+        if member.file_size > max(LARGE, DENSEST * member.compress_size):
+            raise UserError(
+                f"{spec}: {shown(member.filename)!r} would unpack from {member.compress_size} to {member.file_size} "
+                "bytes: taken for a bomb; where it is none, save it with numpy.savez, which does not pack"
+            )
 
 
 def _pair(arrays: dict[str, Array], split: str) -> tuple[Array, Array] | None:
@@ -136,7 +162,11 @@ def _labels(
         raise UserError(f"{spec}: labels have the shape {raw.shape}: expected (n,); for one-hot rows save argmax(1)")
     flat = [array.reshape(-1) for array in everything]
     labels = raw.reshape(-1)
-    classes = tuple(str(name) for name in names.reshape(-1)) if names is not None else ()
+    try:
+        classes = tuple(str(name) for name in names.reshape(-1)) if names is not None else ()
+        flat = [np.array([str(name) for name in array]) if array.dtype.kind == "U" else array for array in flat]
+    except (ValueError, SystemError) as error:  # NumPy's text can hold numbers that are no characters
+        raise UserError(f"{spec}: class names or labels are no text: {shown(error)}") from error
     if labels.dtype.kind == "U":
         classes = classes or tuple(sorted({str(name) for array in flat for name in array}))
         check_classes(classes, spec)

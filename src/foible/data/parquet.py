@@ -20,6 +20,7 @@ from foible.data.places import given_path
 from foible.data.row_groups import RowGroups
 from foible.data.splits import by_name, choose, held_rows
 from foible.data.tables import LABEL_COLUMNS, readable
+from foible.disk import ordinary
 from foible.errors import UserError
 from foible.specs import did_you_mean
 
@@ -89,9 +90,10 @@ def rows_of(
 
 def _parts(spec: str, path: Path, problems: list[str]) -> tuple[Path, dict[str, list[Path]]]:
     """The folder that files are named from, and the files by split; one file is all train."""
-    if path.is_file():
+    if not path.is_dir():
+        ordinary(path)
         return path.parent, {"train": [path]}
-    files = sorted(path.rglob("*.parquet"))
+    files = sorted(file for file in path.rglob("*.parquet") if file.is_file())
     if not files:
         raise UserError(f"{spec}: {shown(path)} holds no .parquet file")
     return path, by_name(files, path, problems)
@@ -133,9 +135,9 @@ def _class_names(metadata: dict[bytes, bytes], label: str) -> tuple[str, ...]:
     """Class names from the note that Hugging Face's `datasets` leaves in the schema, where there is one."""
     try:
         names = json.loads(metadata[b"huggingface"])["info"]["features"][label]["names"]
-        return tuple(names) if all(isinstance(name, str) for name in names) else ()
-    except (KeyError, TypeError, ValueError):
+    except (KeyError, TypeError, ValueError, RecursionError):  # whatever else it says is no matter of ours
         return ()
+    return tuple(names) if isinstance(names, list) and all(isinstance(name, str) for name in names) else ()
 
 
 def _noted(spec: str, tables: list[Table]) -> tuple[str, ...]:

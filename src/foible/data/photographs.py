@@ -12,17 +12,17 @@ from pathlib import Path
 from typing import Protocol
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from foible.data.contents import Ints, Pieces, add_contents
 from foible.data.dataset import SPLITS, check_classes, check_labels, shown
 from foible.data.decode import MOST_BYTES
 from foible.data.look import Look
 from foible.data.names import CHUNK, Names
 from foible.errors import UserError
 
-Ints = npt.NDArray[np.int64]
+__all__ = ["Files", "Ints", "Photographs", "Source", "photographs_in"]
 
 
 class Source(Protocol):
@@ -30,6 +30,9 @@ class Source(Protocol):
 
     def fetch(self, row: int) -> bytes | None:
         """The bytes of the image file at `row`; None where there are none. May raise OSError or ValueError."""
+
+    def pieces(self) -> Pieces:
+        """The parts of files that the images are in."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,7 +79,12 @@ class Photographs:
 
     @cached_property
     def sha256(self) -> str:
-        """Of what is known without decoding: names, sizes, labels, classes, and how the images are to come out."""
+        """Of names, sizes, labels, classes, how the images are to come out, and what their files hold.
+
+        Up to 256 MiB in 20,000 files (or members of tar shards, or blocks of Parquet files), any byte that changes
+        changes it. Of more, every name and size counts and a sample of the contents: the first and last 64 kB of 256
+        files, evenly spread. A file outside the sample that changes and keeps its size is not seen.
+        """
         how = [self.channels, self.look.size]
         digest = hashlib.sha256(json.dumps(["photographs", len(self), list(self.classes), how]).encode())
         for start in range(0, len(self), CHUNK):
@@ -85,6 +93,7 @@ class Photographs:
             digest.update(b"".join(names))
         digest.update(self.sizes.astype("<i8").tobytes())
         digest.update(self.labels.numpy(force=True).astype("<i8").tobytes())
+        add_contents(digest, self.source.pieces())
         return digest.hexdigest()
 
 
@@ -94,12 +103,19 @@ class Files:
 
     root: bytes
     names: Names
+    sizes: Ints  # in bytes, when they were listed
 
     def fetch(self, row: int) -> bytes:
-        with open(os.path.join(self.root, self.names.raw(row)), "rb", 0) as file:  # noqa: PTH118, PTH123 (hot)
+        with open(self._path(row), "rb", 0) as file:  # noqa: PTH123 (hot)
             if os.fstat(file.fileno()).st_size > MOST_BYTES:
                 raise ValueError(f"has more bytes than the limit of {MOST_BYTES >> 20} MiB")
             return file.readall()
+
+    def pieces(self) -> Pieces:
+        return Pieces(self.sizes, lambda row: (self._path(row), 0))
+
+    def _path(self, row: int) -> bytes:
+        return os.path.join(self.root, self.names.raw(row))  # noqa: PTH118 (hot)
 
 
 def photographs_in(
@@ -117,6 +133,6 @@ def photographs_in(
     if len(bad):
         rows = np.setdiff1d(np.arange(len(names)), bad)
         names, sizes, labels = names.take(rows), sizes[rows], labels[rows]
-    source = Files(os.fsencode(os.path.abspath(root)), names)  # noqa: PTH100 (does not follow links)
+    source = Files(os.fsencode(os.path.abspath(root)), names, sizes)  # noqa: PTH100 (does not follow links)
     return Photographs(spec, split, torch.from_numpy(labels), tuple(classes), names, sizes, source, how,
                        (*problems, *found))  # fmt: skip

@@ -13,11 +13,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from foible.data.contents import Pieces
 from foible.data.photographs import Ints
 from foible.data.tables import readable
 
 BLOCK_BYTES = 16 << 20  # of a block of rows, about
 MOST_ROWS = 1024
+PIECE = 1 << 20  # bytes of a file that are taken for a piece of its contents
 KEPT = 4  # blocks, so that threads that read neighbouring rows do not read them twice
 
 
@@ -55,6 +57,13 @@ class RowGroups:
             first, block = self._block(wanted)
         value: bytes | None = block[wanted - first].as_py()
         return value
+
+    def pieces(self) -> Pieces:
+        """The files themselves, cut up: a row's bytes cannot be had without reading its whole row group."""
+        lengths = [path.stat().st_size for path, _ in self._files]
+        cut = [(path, start, min(PIECE, length - start)) for (path, _), length in zip(self._files, lengths, strict=True)
+               for start in range(0, length, PIECE)]  # fmt: skip
+        return Pieces(np.array([size for *_, size in cut], np.int64), lambda place: cut[place][:2])
 
     def _block(self, row: int) -> tuple[int, pa.Array]:
         for (first, end), block in self._blocks.items():

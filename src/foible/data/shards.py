@@ -11,6 +11,7 @@ from typing import BinaryIO
 
 import numpy as np
 
+from foible.data.contents import Pieces
 from foible.data.dataset import shown
 from foible.data.decode import MOST_BYTES, SUFFIXES
 from foible.data.names import Names
@@ -47,6 +48,9 @@ class Shards:
         if len(body) != size:
             raise ValueError("is cut short")
         return body
+
+    def pieces(self) -> Pieces:
+        return Pieces(self.sizes, lambda row: (self.files[self.shards[row]], int(self.offsets[row])))
 
     @staticmethod
     def joined(shards: Sequence[Shards]) -> Shards:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import threading
+import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
-from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from concurrent.futures import Executor, Future
 from dataclasses import dataclass
 from functools import partial
-from typing import TypeVar
+from queue import SimpleQueue
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -75,28 +78,70 @@ def stream(
         raise UserError(f"batch is {batch}, workers {workers}, ahead {ahead}: expected at least 1, 1 and 0")
     index = torch.arange(len(data)) if index is None else index
     parts, count = index.split(batch) if len(index) else (), workers or _cores()
-    pool = ThreadPoolExecutor(count, thread_name_prefix="foible-read")
-    return in_order(partial(_read_part, data, views), parts, pool, count + ahead)
+    return in_order(partial(_read_part, data, views), parts, Threads(count, "foible-read"), count + ahead)
 
 
 def _read_part(data: Dataset | Photographs, views: Sequence[View | None], part: Tensor) -> Batch:
     return read(data, part, views)
 
 
+class Threads(Executor):
+    """Threads that do not keep the program from ending: one may hang in a network for ever, and Python waits at its end
+    for those of its own pools."""
+
+    def __init__(self, count: int, name: str) -> None:
+        self._tasks: SimpleQueue[tuple[Future[Any], Callable[[], Any]] | None] = SimpleQueue()
+        self._threads = [threading.Thread(target=self._work, name=f"{name}_{k}", daemon=True) for k in range(count)]
+        self._started = False
+
+    def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
+        if not self._started:  # a pool that is never used starts nothing
+            self._started = True
+            for thread in self._threads:
+                thread.start()
+        future: Future[T] = Future()
+        self._tasks.put((future, partial(fn, *args, **kwargs)))
+        return future
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        """Without `wait`, what is being done has a second to come to its end."""
+        while cancel_futures and not self._tasks.empty():
+            task = self._tasks.get()
+            if task is not None:
+                task[0].cancel()
+        for _ in self._threads:
+            self._tasks.put(None)
+        end = None if wait else time.monotonic() + 1
+        for thread in self._threads if self._started else ():
+            thread.join(None if end is None else max(0.0, end - time.monotonic()))
+
+    def _work(self) -> None:
+        while (task := self._tasks.get()) is not None:
+            future, work = task
+            if future.set_running_or_notify_cancel():
+                try:
+                    future.set_result(work())
+                except BaseException as error:
+                    future.set_exception(error)
+            del task, future, work  # nothing of it is held while waiting
+
+
 def in_order(work: Callable[[P], T], parts: Sequence[P], pool: Executor, most: int) -> Generator[T]:
     """What `work` makes of each part, in their order, by the workers of `pool`; at most `most` are in memory."""
     waiting: deque[Future[T]] = deque()
-    with pool:
-        try:
-            for part in parts:
-                waiting.append(pool.submit(work, part))
-                if len(waiting) >= most:
-                    yield waiting.popleft().result()
-            while waiting:
+    done = False
+    try:
+        for part in parts:
+            waiting.append(pool.submit(work, part))
+            if len(waiting) >= most:
                 yield waiting.popleft().result()
-        finally:
-            for future in waiting:
-                future.cancel()
+        while waiting:
+            yield waiting.popleft().result()
+        done = True
+    finally:  # nobody waits for what is not wanted any more: it may never end
+        for future in waiting:
+            future.cancel()
+        pool.shutdown(wait=done, cancel_futures=True)
 
 
 def _decoded(data: Photographs, index: Tensor, views: Sequence[View | None], wanted: Sequence[View]) -> Batch:

@@ -81,7 +81,7 @@ def readable(path: Path, kind: str = "a table") -> Iterator[None]:
     """Whatever goes wrong in a broken file, said with the file's name."""
     try:
         yield
-    except (pa.ArrowException, OSError, UnicodeDecodeError, ValueError) as error:
+    except (pa.ArrowException, OSError, ValueError, RecursionError, LookupError, MemoryError) as error:
         reason = shown(str(error).partition("\n")[0])[:300]
         raise UserError(f"{path} cannot be read as {kind} ({reason}): fetch or copy the file again") from error
 
@@ -148,10 +148,19 @@ def _text(column: pa.Array, path: Path, name: str) -> pa.Array:
 
 def placed(table: Table, rows: Ints, folder: Path, root: Path, problems: list[str]) -> tuple[Names, Ints, Ints]:
     """Names relative to `root` of the files that `rows` of the table name relative to `folder`, their sizes in
-    bytes (-1: not there), and the rows among `rows` that they are. A name that leaves `root` is refused."""
+    bytes (-1: not there), and the rows among `rows` that they are. A name that leaves `root` is refused, and so is one
+    that leaves it by a link: a table may come from anybody, who then does not choose what is read."""
     base, top = os.path.abspath(folder), os.path.abspath(root)  # noqa: PTH100 (does not follow links)
+    homes = tuple(os.path.realpath(home) for home in (root, folder))  # the user may have linked these
+    inside: dict[str, bool] = {}  # folders, by whether they really are below a home
     sizes: list[int] = []
     kept: list[int] = []
+
+    def stays(full: str) -> bool:
+        home = os.path.dirname(full)  # noqa: PTH120 (a million times)
+        if home not in inside:
+            inside[home] = _below(os.path.realpath(home), homes)
+        return inside[home] and (not os.path.islink(full) or _below(os.path.realpath(full), homes))  # noqa: PTH114
 
     def walk() -> Iterator[str]:
         for row in rows.tolist():
@@ -161,8 +170,10 @@ def placed(table: Table, rows: Ints, folder: Path, root: Path, problems: list[st
                 continue
             full = os.path.normpath(os.path.join(base, name))  # noqa: PTH118 (of text, without looking)
             inner = full[len(top) :].lstrip(os.sep) if full.startswith(top.rstrip(os.sep) + os.sep) else ""
-            if not inner:
-                problems.append(f"{shown(table.where)} row {row}: {shown(name)} is not below {shown(top)}: not opened")
+            if not inner or not stays(full):
+                how = "leads" if inner else "is"
+                where = f"out of {shown(top)} by a link" if inner else f"not below {shown(top)}"
+                problems.append(f"{shown(table.where)} row {row}: {shown(name)} {how} {where}: not opened")
                 continue
             sizes.append(size_of(full))
             kept.append(row)
@@ -170,6 +181,10 @@ def placed(table: Table, rows: Ints, folder: Path, root: Path, problems: list[st
 
     names = Names.of(walk())
     return names, np.array(sizes, np.int64), np.array(kept, np.int64)
+
+
+def _below(path: str, homes: Sequence[str]) -> bool:
+    return any(path == home or path.startswith(home.rstrip(os.sep) + os.sep) for home in homes)
 
 
 def size_of(path: str) -> int:

@@ -104,7 +104,7 @@ def _notes(file: BinaryIO, size: int) -> dict[bytes, bytes]:
     body, notes = file.read(size), {}
     while body:
         told, _, _ = body.partition(b" ")
-        if not told.isdigit() or not 0 < int(told) <= len(body):
+        if not re.fullmatch(rb"[0-9]{1,9}", told) or not 0 < int(told) <= len(body):
             break
         key, _, value = body[len(told) + 1 : int(told)].removesuffix(b"\n").partition(b"=")
         notes[key] = value

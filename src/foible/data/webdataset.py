@@ -19,6 +19,7 @@ from foible.data.photographs import Ints, Photographs
 from foible.data.places import data_folder, given_path
 from foible.data.shards import Shards, index_shard
 from foible.data.splits import by_name, choose, held_rows
+from foible.disk import ordinary
 from foible.errors import UserError
 
 MOST_SHARDS = 100_000
@@ -89,8 +90,8 @@ def _shards(spec: str, argument: str, problems: list[str]) -> tuple[Path, list[P
     if "{" in argument and not Path(argument).expanduser().exists():
         return _pattern(spec, argument, problems)
     path = given_path(spec, argument)
-    if path.is_file():
-        return path.parent, [path]
+    if not path.is_dir():
+        return path.parent, [ordinary(path)]
     files = sorted(file for file in path.rglob("*.tar") if file.is_file())
     if not files:
         packed = next((file for file in path.rglob("*.t*") if re.search(r"\.(tgz|tar\.\w+)$", file.name)), None)

@@ -28,6 +28,7 @@ class Backbone(nn.Module):
         self._held = threading.local()  # a basket may judge in several threads
         if layer is not None:
             assert isinstance(network, nn.Module)
+            # For good, not as `foible.hooks` does for a while: the hook is part of the network, and is pickled with it.
             network.get_submodule(layer).register_forward_pre_hook(self._catch, with_kwargs=True)
 
     def _catch(self, module: nn.Module, given: tuple[Any, ...], named: dict[str, Any]) -> None:
@@ -64,57 +65,13 @@ class Backbone(nn.Module):
         self._held = threading.local()
 
 
-@torch.no_grad()
-def find_layer(network: Network, images: Tensor, what: str) -> str | None:
-    """The dotted name of the last layer with weights whose output is the logits; None where no layer can be seen.
-
-    images: a few, preprocessed. Dropout, pooling or a scale may stand between the layer and the logits: then it is
-    the last one called that has an output for each class.
-    """
-    if not isinstance(network, nn.Module):
-        return None
-    calls: list[tuple[str, Any, Any]] = []
-
-    def watch(name: str) -> Any:
-        return lambda _, given, named, output: calls.append((name, next(iter((*given, *named.values()))), output))
-
-    handles = [
-        module.register_forward_hook(watch(name), with_kwargs=True)
-        for name, module in network.named_modules()
-        if name and isinstance(weight := getattr(module, "weight", None), Tensor) and weight.ndim >= 2
-    ]
-    try:
-        answers: Tensor = network(images)
-    finally:
-        for handle in handles:
-            handle.remove()
-    if not calls:
-        return None
-    usable: list[tuple[str, Tensor]] = [
-        (name, output)
-        for name, given, output in reversed(calls)
-        if all(isinstance(t, Tensor) and t.is_floating_point() and t.ndim >= 2 and len(t) == len(images)
-               for t in (given, output))
-    ]  # fmt: skip
-    for name, output in usable:
-        if output.numel() == answers.numel() and torch.allclose(output.reshape(answers.shape), answers, equal_nan=True):
-            return name
-    for name, output in usable:
-        if output.shape[1 if _is_convolution(network.get_submodule(name)) else -1] == answers.shape[1]:
-            return name
-    raise UserError(
-        f"{what}: none of its {len(handles)} layers with weights gives its {answers.shape[1]} logits, so its features "
-        "are not known: add ,features=logits to put the probe on its answers"
-    )
-
-
-def _is_convolution(layer: nn.Module) -> bool:
+def is_convolution(layer: nn.Module) -> bool:
     return isinstance(layer, nn.Conv1d | nn.Conv2d | nn.Conv3d)
 
 
 def _one_row_each(inputs: Tensor, layer: nn.Module) -> Tensor:
     """The input of a layer as (n, features): its mean over positions, or all of it where one window covers it."""
-    if not _is_convolution(layer):
+    if not is_convolution(layer):
         return inputs if inputs.ndim == 2 else inputs.flatten(1, -2).mean(1)
     if tuple(inputs.shape[2:]) == layer.kernel_size:
         return inputs.flatten(1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -12,8 +13,20 @@ from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor
 
-from foible.disk import write_atomically
+from foible.disk import ordinary, write_atomically
 from foible.errors import UserError
+from foible.records import COUNT, NUMBER, One, check, parse_json, word
+
+
+def _by_seed(value: Any) -> bool:
+    pairs = value.items() if isinstance(value, dict) else [("", None)]
+    return all(re.fullmatch(r"-?[0-9]{1,20}", seed) and isinstance(record, dict) for seed, record in pairs)
+
+
+STANDING = {
+    "waiting": [int], "seeds": [int], "phase": word("classify", "autoencode"), "step": COUNT,
+    "losses": {str: [float]}, "last_test": {str: NUMBER}, "finished": One(_by_seed, "records by seed"),
+}  # `foible.networks.training.Standing`  # fmt: skip
 
 
 class Checkpoint:
@@ -31,6 +44,14 @@ class Checkpoint:
     def due(self) -> bool:
         return self.path is not None and time.monotonic() >= self._due
 
+    @property
+    def _advice(self) -> str:
+        return f"delete {None if self.path is None else self.path.parent} and train again"
+
+    def damaged(self, why: str) -> UserError:
+        """What to raise where the file cannot be gone on from."""
+        return UserError(f"the checkpoint {self.path} is damaged ({why}): {self._advice}")
+
     def write(self, tensors: Callable[[], dict[str, Tensor]], record: dict[str, Any]) -> None:
         if self.path is None:
             return
@@ -44,11 +65,13 @@ class Checkpoint:
         """What was written last, or None."""
         if self.path is None or not self.path.exists():
             return None
-        data = self.path.read_bytes()
+        where, advice = f"the checkpoint {self.path}", self._advice
+        data = ordinary(self.path).read_bytes()
         try:
-            header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
-            return load(data), json.loads(header["__metadata__"]["record"])
-        except (SafetensorError, ValueError, KeyError, TypeError) as error:
-            raise UserError(
-                f"the checkpoint {self.path} is damaged ({error}): delete {self.path.parent} and train again"
-            ) from error
+            tensors = load(data)
+        except (SafetensorError, ValueError, KeyError, TypeError, OverflowError) as error:
+            raise self.damaged(str(error)) from error
+        header = parse_json(data[8 : 8 + int.from_bytes(data[:8], "little")], where)
+        held = check(header, {"__metadata__": {"record": str}}, where, advice)["__metadata__"]["record"]
+        record = check(parse_json(held, where), STANDING, where, advice)
+        return tensors, {name: record[name] for name in STANDING}

@@ -20,6 +20,8 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
+from foible.data.dataset import shown
+from foible.disk import ordinary
 from foible.errors import UserError
 from foible.networks import classes
 from foible.networks.opened import first_line, some
@@ -51,10 +53,10 @@ def read(file: str | Path, ema: bool = False) -> Checkpoint:
     """The weights of a safetensors, .pt, .pth, .ckpt or .bin file. `ema`: the moving average, where it has both."""
     file = Path(file)
     try:
-        with file.open("rb") as stream:
+        with ordinary(file).open("rb") as stream:
             start = stream.read(9)
-    except OSError as error:
-        raise UserError(f"cannot read the weights {file}: {error.strerror or error}") from error
+    except (OSError, ValueError, UserError) as error:
+        raise UserError(f"cannot read the weights {file}: {getattr(error, 'strerror', None) or error}") from error
     if start[8:] != b"{":  # after eight bytes of length, the header of a safetensors file is JSON
         return _from_torch(file, ema)
     try:
@@ -132,6 +134,12 @@ def _unwrapped(found: Any, ema: bool, file: Path, depth: int = 0) -> dict[str, T
             f"{file} holds no weights: expected names and tensors, alone or under {' or '.join(PLAIN[:3])}; it has "
             f"{some(keys) or 'nothing'}"
         )
+    for key, value in state.items():
+        if value.layout != torch.strided or value.is_meta or value.is_quantized or value.is_nested:
+            raise UserError(
+                f"{file}: {shown(key)} is {value.dtype}, {value.layout}, on {value.device}: expected plain tensors of "
+                "numbers; save the weights dense and not quantised"
+            )
     return state
 
 

@@ -13,10 +13,12 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from foible.disk import ordinary
 from foible.errors import UserError
 
 KEYS = ("classes", "class_names", "class_to_idx", "idx_to_class", "id2label", "label2id", "names")
 HOW = "classes=FILE (a name a line, or JSON), classes=imagenet, or classes=data (the data's classes, in its order)"
+MOST_BYTES = 64 * 2**20
 WNID = re.compile(r"n\d{8}(?![0-9A-Za-z])")
 
 
@@ -87,8 +89,10 @@ def read(file: str | Path) -> tuple[str, ...]:
     """The classes of a file: a name a line; or JSON: a list, {"0": name}, {name: 0}, or a config with id2label."""
     file = Path(file)
     try:
+        if ordinary(file).stat().st_size > MOST_BYTES:
+            raise UserError(f"it has more than {MOST_BYTES} bytes")
         text = file.read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
+    except (OSError, ValueError, UserError) as error:
         reason = getattr(error, "strerror", None) or error
         raise UserError(f"cannot read the class list {str(file)!r} ({reason}): give {HOW}") from error
     if not text.lstrip().startswith(("[", "{")):
@@ -125,9 +129,10 @@ def checked(names: Sequence[str], where: str) -> tuple[str, ...]:
             raise UserError(f"{where}: class {place} has no name: give one for each output of the network")
     for name, count in Counter(trimmed).items():
         if count > 1:
-            places = [place for place, other in enumerate(trimmed) if other == name]
+            places = [str(place) for place, other in enumerate(trimmed) if other == name]
+            listed = ", ".join(places[:6]) + (", …" if count > 6 else "")
             raise UserError(
-                f"{where}: classes {', '.join(map(str, places))} are all called {name!r}: labels could not be told "
+                f"{where}: classes {listed} are all called {name[:100]!r}: labels could not be told "
                 "apart; give a list of different names with classes=FILE"
             )
     return trimmed
@@ -211,7 +216,7 @@ def _parsed(text: str) -> Any:
     for parse in (json.loads, ast.literal_eval):  # some exporters write Python's own notation
         try:
             return parse(text)
-        except (ValueError, SyntaxError, RecursionError, MemoryError):
+        except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError):
             continue
     return None
 

@@ -24,9 +24,17 @@ from foible.networks.checkpoints import renamed
 from foible.networks.opened import some
 from foible.networks.preprocess import Preprocess
 from foible.networks.probe import Probe, Source, is_probe, load_probe, own_module
+from foible.permission import NOTHING, Permission
+from foible.records import NUMBER, PLAIN, SHAPE, TEXT, One, check, is_plain, is_text, read_json, short
 
 SCHEMA_VERSION = 1
 FILE = "basket.json"
+NAME = One(lambda value: is_text(value) and 0 < len(value) <= 1000, "a name: text that can be written")
+NETWORK = {
+    "name": NAME, "spec": NAME, "file": PLAIN, "sha256": NAME, "seed?": int, "preprocess?": dict, "backbone?": dict,
+    "training?": dict, "accuracy?": {str: NUMBER},
+}  # fmt: skip
+FORM = {"classes": [TEXT], "shape": SHAPE, "networks": [NETWORK], "config?": (None, dict)}
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,7 +61,7 @@ def save_basket(folder: str | Path, entries: Sequence[Entry], config: Mapping[st
     folder = Path(folder)
     first = _one_task(entries)
     for entry in entries:
-        if not _is_plain(entry.name):
+        if not is_plain(entry.name):
             raise UserError(f"a network is called {entry.name!r}: its name must also be a plain file name")
     for path in (folder, *folder.parents):
         if path.exists() and not path.is_dir():
@@ -80,65 +88,56 @@ def save_basket(folder: str | Path, entries: Sequence[Entry], config: Mapping[st
 def load_folder(
     folder: str | Path,
     *,
-    trust: bool = False,
+    may: Permission = NOTHING,
     only: str | None = None,
     opened: dict[Source, Backbone] | None = None,
 ) -> list[Entry]:
     """The networks of a basket folder, in eval mode on the CPU, each checked against its SHA-256.
 
-    Probes open their backbones again, one for all that share it; `trust` runs those that are a user's code.
+    Probes open their backbones again, one for all that share it; `may` says whose code may be run for that.
     only: the one network of that name, as somebody's backbone; it must not be a probe itself.
     opened: backbones that are open already.
     """
     folder = Path(folder)
     record = read_record(folder)
     where = folder / FILE
-    classes = record.get("classes")
-    if not isinstance(classes, list) or not all(isinstance(name, str) for name in classes) or len(classes) < 2:
+    classes, shape, networks = record["classes"], record["shape"], record["networks"]
+    if len(classes) < 2:
         raise UserError(f"{where}: classes must be a list of at least 2 names")
-    for name in classes:
-        _writable(name, where)
     if len(set(classes)) != len(classes):
         raise UserError(f"{where}: two classes have the same name: labels could not be told apart")
-    shape = record.get("shape")
-    if not isinstance(shape, list) or len(shape) != 3 or not all(type(n) is int and 0 < n < 2**16 for n in shape):
-        raise UserError(f"{where}: shape is {shape!r}: expected [channels, height, width]")
-    networks = record.get("networks")
-    if not isinstance(networks, list) or not networks:
+    if not networks:
         raise UserError(f"{where} lists no networks")
     size = (shape[0], shape[1], shape[2])
     if only is not None:
-        networks = [one for one in networks if isinstance(one, dict) and one.get("name") == only]
+        networks = [one for one in networks if one["name"] == only]
         if len(networks) != 1:
             raise UserError(f"{where} lists {len(networks)} networks called {only!r}")
-        if is_probe(str(networks[0].get("spec"))):
+        if is_probe(networks[0]["spec"]):
             raise UserError(f"{only!r} in {folder} is a probe itself: give its own backbone")
     opened = {} if opened is None else opened
-    entries = [_from_json(one, folder, tuple(classes), size, trust, opened) for one in networks]
+    entries = [_from_json(one, folder, tuple(classes), size, may, opened) for one in networks]
     _one_task(entries)
     return entries
 
 
 def read_record(folder: Path) -> dict[str, Any]:
-    """`basket.json` as it is, with a version that we know."""
+    """`basket.json` as it is, with a version that we know, and every field that something reads as it should be."""
     where = folder / FILE
+    advice = "copy the folder again or train again"
     try:
-        record = json.loads(where.read_text(encoding="utf-8"))
-    except FileNotFoundError:
+        record = read_json(where, advice)
+    except (FileNotFoundError, NotADirectoryError):
         raise UserError(
             f"{folder} is not a basket: it has no {FILE}; make one with `foible train SPEC… --out FOLDER`"
         ) from None
-    except (OSError, UnicodeDecodeError, ValueError, RecursionError) as error:
-        raise UserError(f"{where} cannot be read ({error}): it is damaged or not ours; train again") from error
-    if not isinstance(record, dict):
-        raise UserError(f"{where} holds {type(record).__name__}, expected an object")
-    version = record.get("schema_version")
-    if version != SCHEMA_VERSION:
+    version = check(record, dict, str(where), advice).get("schema_version")
+    if version != SCHEMA_VERSION or type(version) is not int:
         raise UserError(
-            f"{where} has schema_version {version!r}, this foible reads {SCHEMA_VERSION}: "
+            f"{where} has schema_version {short(version)}, this foible reads {SCHEMA_VERSION}: "
             "use the foible that wrote it, or train again"
         )
-    return record
+    return dict(check(record, FORM, str(where), advice))
 
 
 def load_weights(module: nn.Module, file: str | Path, sha256: str | None = None) -> str:
@@ -201,11 +200,6 @@ def fit(module: nn.Module, given: Mapping[str, Tensor], file: str | Path) -> Non
     module.load_state_dict(state, assign=True)
 
 
-def _is_plain(file: str) -> bool:
-    """A name inside one folder: no path, no drive, no control characters."""
-    return re.fullmatch(r"[^\x00-\x1f/\\:]+", file) is not None and file not in (".", "..")
-
-
 def _to_json(entry: Entry) -> dict[str, Any]:
     backbone = {"backbone": entry.module.source.to_json()} if isinstance(entry.module, Probe) else {}
     return {
@@ -222,28 +216,15 @@ def _to_json(entry: Entry) -> dict[str, Any]:
 
 
 def _from_json(
-    record: Any, folder: Path, classes: tuple[str, ...], shape: tuple[int, int, int], trust: bool,
+    record: dict[str, Any], folder: Path, classes: tuple[str, ...], shape: tuple[int, int, int], may: Permission,
     opened: dict[Source, Backbone],
 ) -> Entry:  # fmt: skip
     where = folder / FILE
-    if not isinstance(record, dict):
-        raise UserError(f"{where}: a network is {record!r}, expected an object")
-    texts = {key: record.get(key) for key in ("name", "spec", "file", "sha256")}
-    for key, value in texts.items():
-        if not isinstance(value, str) or not value:
-            raise UserError(f"{where}: {key} of network {record.get('name')!r} is {value!r}, expected text")
-    name, spec, file, sha256 = (str(value) for value in texts.values())
-    _writable(name, where)
-    if not _is_plain(file):
-        raise UserError(f"{where}: file {file!r} of network {name!r} is not a plain file name in that folder")
+    name, spec, file, sha256 = (record[key] for key in ("name", "spec", "file", "sha256"))
     seed, accuracy, training = record.get("seed", 0), record.get("accuracy", {}), record.get("training", {})
-    if type(seed) is not int or not isinstance(accuracy, dict) or not isinstance(training, dict):
-        raise UserError(f"{where}: seed, accuracy or training of network {name!r} has the wrong type")
-    if not all(isinstance(value, int | float) for value in accuracy.values()):
-        raise UserError(f"{where}: accuracy of network {name!r} is {accuracy!r}, expected numbers")
     module: nn.Module
     if is_probe(spec):
-        module = load_probe(spec, record, f"{where}: network {name!r}", classes, trust, opened)
+        module = load_probe(spec, record, f"{where}: network {name!r}", classes, may, opened)
     else:
         with torch.device("meta"):  # allocates nothing and draws nothing
             module = zoo.build(spec, shape, len(classes))
@@ -254,14 +235,6 @@ def _from_json(
             f"{where}: preprocess of network {name!r} has {len(preprocess.mean)} means for {shape[0]} channels"
         )
     return Entry(name, module.eval(), preprocess, classes, shape, spec, sha256, accuracy, seed, training)
-
-
-def _writable(name: str, where: Path) -> None:
-    """JSON can hold half a surrogate pair; no table and no report can."""
-    try:
-        name.encode()
-    except UnicodeEncodeError:
-        raise UserError(f"{where}: the name {name!r} is not text that can be written: mend that file") from None
 
 
 def _one_task(entries: Sequence[Entry]) -> Entry:

@@ -41,7 +41,8 @@ def open_timm(name: str, options: Mapping[str, str], size: tuple[int, int] | Non
     elif int(module.num_classes) == 1000 or module.pretrained_cfg.get("label_names"):
         own = classes.names_in(module.pretrained_cfg.get("label_names")) or classes.imagenet()
         own = classes.checked(own, what)
-    how = timm_preprocess(data.resolve_data_config(args={}, pretrained_cfg=dict(module.pretrained_cfg)), size)
+    given = data.resolve_data_config(args={}, pretrained_cfg=dict(module.pretrained_cfg))
+    how = _made(lambda: timm_preprocess(given, size), what, "")
     channels = more.get("in_chans", 3)
     opened = Opened(name.rpartition("/")[2], module.eval(), how, own, int(module.num_classes), channels, how.size)
     if channels == len(how.mean):

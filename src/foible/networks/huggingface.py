@@ -3,21 +3,32 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from torch import Tensor, nn
 
+from foible.data.dataset import shown
+from foible.disk import ordinary
 from foible.errors import UserError
 from foible.networks import classes
 from foible.networks.opened import Opened, first_line, optional, some
 from foible.networks.preprocess import Preprocess, scaled
+from foible.records import PLAIN as PLAIN_NAME
+from foible.records import check, read_json
 from foible.views import INTERPOLATIONS
 
 # Processors that resize, crop, rescale and normalise, in that order, and do nothing else to the image of a classifier.
 PLAIN = {"ViT", "Bit", "CLIP", "DeiT", "MobileNetV1", "MobileNetV2", "MobileViT", "Siglip", "Beit", "Pvt"}
 OWN_RESIZE = {"ConvNext", "Levit", "EfficientNet"}
+# What a configuration may say of how attention is computed; anything else is a kernel, from a hub or a package.
+ATTENTION = (None, "eager", "sdpa")
+MOST_LABELS = 10**6  # transformers makes a name for each before anything else
+SAVED = "give the folder as save_pretrained wrote it"
+# What would bring further code along: packages for quantised weights, classes put in the place of others.
+OTHERS = ("quantization_config", "compression_config", "fusion_config", "kernel_config")
 # Numbers of Pillow's filters, as configurations hold them.
 FILTERS = {0: "nearest", 1: "lanczos", 2: "bilinear", 3: "bicubic", 4: "box", 5: "hamming"}
 
@@ -43,8 +54,11 @@ def open_hf(place: str) -> Opened:
     if not local and (place.startswith((".", "/", "~")) or len(folder.parts) > 2 or "\\" in place):
         raise UserError(f"hf:{place}: there is no such folder; give one with config.json and model.safetensors")
     source = str(folder) if local else place
-    with _quiet(transformers):
+    with _quiet(transformers), _offline() if local else contextlib.nullcontext():
         try:
+            if local:
+                _ordinary(folder)
+            refuse_code(transformers.PretrainedConfig.get_config_dict(source)[0], place)
             module, report = transformers.AutoModelForImageClassification.from_pretrained(
                 source,
                 trust_remote_code=False,
@@ -52,23 +66,60 @@ def open_hf(place: str) -> Opened:
                 output_loading_info=True,
                 ignore_mismatched_sizes=True,  # so that they are in the report, and the error is ours
             )
+            config = module.config
+            channels, outputs = int(getattr(config, "num_channels", 3) or 3), int(config.num_labels)
+        except UserError:
+            raise
         except Exception as error:
             raise UserError(_cannot(place, local, error)) from error
         _check(report, place)
         how, why, flip = _processor(transformers, source, local)
-    config = module.config
     own = classes.names_in(getattr(config, "id2label", None))
-    channels = int(getattr(config, "num_channels", 3) or 3)
     return Opened(
         folder.resolve().name if local else folder.name,
         Logits(module.float().eval(), flip),
         how,
         None if own is None else classes.checked(own, f"hf:{place}"),
-        int(config.num_labels),
+        outputs,
         channels,
         None if how is None else how.size,
         why,
     )
+
+
+def refuse_code(config: Any, place: str) -> None:
+    """Refuse a configuration (config.json as it was read) that has code or further files brought from elsewhere, or
+    that no memory holds."""
+    parts = [config]
+    while parts:
+        part = parts.pop()
+        parts += part.values() if isinstance(part, dict) else part if isinstance(part, list) else ()
+        for key, value in part.items() if isinstance(part, dict) else ():
+            if str(key).removesuffix("_internal").endswith(("attn_implementation", "experts_implementation")):
+                given = list(value.values()) if isinstance(value, dict) else [value]
+                if any(one not in ATTENTION for one in given):
+                    raise UserError(
+                        f"hf:{place}: its configuration asks for {key} {shown(value)[:100]}, a kernel that would be "
+                        'downloaded and run: foible knows "eager" and "sdpa"; take that line out of its config.json'
+                    )
+            if type(value) is int and value > (MOST_LABELS if key == "num_labels" else 2**31):
+                raise UserError(f"hf:{place}: its configuration has {shown(key)[:100]} {str(value)[:20]}: {SAVED}")
+            if key in OTHERS and value:
+                raise UserError(
+                    f"hf:{place}: its configuration has {key}, which loads further code: give the plain network, not "
+                    "quantised and not patched (model.dequantize(), then save_pretrained)"
+                )
+
+
+def _ordinary(folder: Path) -> None:
+    """No pipes and no devices among its files, and no adapter, which names a base network on the hub."""
+    for file in sorted(folder.iterdir()):
+        if not file.is_dir() and file.suffix in (".json", ".safetensors", ".bin"):
+            ordinary(file)
+        if file.name.endswith(".index.json"):  # names the files that hold the weights
+            check(read_json(file, SAVED), {"weight_map": {str: PLAIN_NAME}}, str(file))
+    if (folder / "adapter_config.json").exists():
+        raise UserError(f"hf:{folder} holds an adapter: merge it into its base network, then save_pretrained")
 
 
 def preprocess_of(processor: Any) -> tuple[Preprocess | None, str]:
@@ -138,7 +189,10 @@ def _processor(transformers: Any, source: str, local: bool) -> tuple[Preprocess 
         processor = transformers.AutoImageProcessor.from_pretrained(source, trust_remote_code=False)
     except Exception as error:
         return None, f"its image processor could not be read ({first_line(error)})", False
-    how, why = preprocess_of(processor)
+    try:
+        how, why = preprocess_of(processor)
+    except (UserError, TypeError, ValueError, ArithmeticError, AttributeError) as error:
+        return None, f"its {type(processor).__name__} holds what it should not ({first_line(error)})", False
     return how, why, _has(processor, "do_flip_channel_order")
 
 
@@ -169,11 +223,23 @@ def _cannot(place: str, local: bool, error: Exception) -> str:
 
 
 @contextlib.contextmanager
+def _offline() -> Iterator[None]:
+    """Nothing comes from the hub meanwhile: a folder's configuration may name weights that are not in it."""
+    constants: Any = importlib.import_module("huggingface_hub.constants")
+    before = constants.HF_HUB_OFFLINE
+    constants.HF_HUB_OFFLINE = True
+    try:
+        yield
+    finally:
+        constants.HF_HUB_OFFLINE = before
+
+
+@contextlib.contextmanager
 def _quiet(transformers: Any) -> Iterator[None]:
     """Without progress bars and reports on weights: what matters in them becomes an error of ours."""
     logging = transformers.utils.logging
     level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
-    logging.set_verbosity_error()
+    logging.set_verbosity(100)  # not even errors: they repeat a file's words, control characters and all
     logging.disable_progress_bar()
     try:
         yield

@@ -26,8 +26,10 @@ from foible.networks.huggingface import open_hf
 from foible.networks.onnx import open_onnx
 from foible.networks.opened import Opened
 from foible.networks.preprocess import Preprocess
+from foible.permission import HUBS, NOTHING, Permission, code_sha256
 
 Network = nn.Module | Callable[[Tensor], Tensor]
+CODE = "foible_code"  # the attribute of a network that holds the hash of the file that made it
 Shape = tuple[int, int, int]
 
 # The options of each kind, beside those of preprocessing.
@@ -45,7 +47,7 @@ OPTIONS = {
 def fingerprint(network: Network) -> str:
     """SHA-256 of a network's weights, or the one it carries (`fingerprint`: that of its file).
 
-    Of a plain callable, its name: its inside cannot be seen.
+    Of a plain callable, its name: its inside cannot be seen. What a user's file made has that file's hash behind a "+".
     """
     carried = getattr(network, "fingerprint", None)
     if isinstance(carried, str):
@@ -56,29 +58,29 @@ def fingerprint(network: Network) -> str:
     for key, value in network.state_dict().items():
         digest.update(f"{key} {value.dtype} {tuple(value.shape)}".encode())
         digest.update(value.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().tobytes())
-    return digest.hexdigest()
+    code = getattr(network, CODE, None)
+    return digest.hexdigest() + (f"+{code}" if isinstance(code, str) else "")
 
 
-def split_name(text: str) -> tuple[str | None, str]:
-    """`NAME=SPEC` or `SPEC`; the `=` of options, which follow a `?`, does not count."""
-    head, equals, tail = text.partition("=")
-    if equals and "?" not in head and "/" not in head and ":" not in head:
-        return head, tail
-    return None, text
+def same_network(known: str, now: str | None) -> bool:
+    """Whether a recorded fingerprint is that of a network as it is now; once the code of one was not looked at."""
+    return now is not None and known in (now, now.partition("+")[0])
 
 
-def open_networks(text: str, classes: Sequence[str] | None, shape: Shape | None, trust: bool = False) -> list[Entry]:
+def open_networks(
+    text: str, classes: Sequence[str] | None, shape: Shape | None, may: Permission = NOTHING
+) -> list[Entry]:
     """The networks that one `[NAME=]SPEC` names, each with its classes and preprocessing.
 
     classes, shape: those of the data, for networks that are told to take them from there.
-    trust: load files that can run code (pickle:, torchscript:, pt2:).
+    may: which code may be run and which networks fetched.
     """
-    name, text = split_name(text)
+    name, text = specs.split_name(text)
     one = Path(text)
     if not set(":?") & set(one.name) and one.name != text and not one.exists() and (one.parent / FILE).is_file():
-        return [_one_of(one, name, trust)]
+        return [_one_of(one, name, may)]
     if one.is_dir():
-        entries = load_folder(text, trust=trust)
+        entries = load_folder(text, may=may)
         if name is not None:
             if len(entries) != 1:
                 raise UserError(
@@ -88,16 +90,16 @@ def open_networks(text: str, classes: Sequence[str] | None, shape: Shape | None,
             entries = [replace(entries[0], name=name)]
         return entries
     spec = specs.parse(text)
-    opened = _opened(text, spec, classes, shape, trust)
+    opened = _opened(text, spec, classes, shape, may)
     how = overrides.preprocess(spec.options, opened, text)
     own = choose(spec.options.get("classes"), opened.classes, classes, opened.outputs, repr(text))
     seen: Shape | None = shape if how.size is None else (opened.channels, *how.size)
     return [Entry(name or opened.name, opened.module, how, own, seen, text, fingerprint(opened.module), {})]
 
 
-def _one_of(place: Path, name: str | None, trust: bool) -> Entry:
+def _one_of(place: Path, name: str | None, may: Permission) -> Entry:
     """`BASKET/NETWORK`: one network of a basket folder."""
-    entries = {entry.name: entry for entry in load_folder(place.parent, trust=trust)}
+    entries = {entry.name: entry for entry in load_folder(place.parent, may=may)}
     if place.name not in entries:
         hint = specs.did_you_mean(place.name, entries)
         raise UserError(
@@ -106,23 +108,25 @@ def _one_of(place: Path, name: str | None, trust: bool) -> Entry:
     return replace(entries[place.name], name=name or place.name)
 
 
-def _opened(text: str, spec: specs.Spec, classes: Sequence[str] | None, shape: Shape | None, trust: bool) -> Opened:
+def _opened(text: str, spec: specs.Spec, classes: Sequence[str] | None, shape: Shape | None, may: Permission) -> Opened:
     options, argument = spec.options, spec.argument
     if spec.is_file:
         overrides.check(options, ("checkpoint", "classes", "ema"), text)
-        return _from_user_file(text, spec)
+        return _from_user_file(text, spec, may)
     if spec.name in OPTIONS:
         if not argument:
             raise UserError(f"{text!r} names no network: expected {spec.name}:NAME, see docs/networks.md")
         overrides.check(options, OPTIONS[spec.name], text)
         ema = overrides.truth(options, "ema", text)
+        if spec.name in HUBS and "checkpoint" not in options and not Path(argument).is_dir():
+            may.fetch(spec.name, argument)
         if spec.name == "timm":
             return hubs.open_timm(argument, options, overrides.sides(options, "size", text), ema)
         if spec.name == "torchvision":
             return hubs.open_torchvision(argument, options, ema)
         if spec.name == "hf":
             return open_hf(argument)
-        return open_onnx(argument) if spec.name == "onnx" else whole.open_whole(spec.name, argument, trust)
+        return open_onnx(argument) if spec.name == "onnx" else whole.open_whole(spec.name, argument, may.trust)
     if "weights" not in options:
         raise UserError(_unknown(text, spec))
     overrides.check(options, ("weights", "classes", "ema"), text)
@@ -144,8 +148,8 @@ def _unknown(text: str, spec: specs.Spec) -> str:
     )
 
 
-def _from_user_file(text: str, spec: specs.Spec) -> Opened:
-    network: Any = specs.from_file(spec.name, spec.argument)
+def _from_user_file(text: str, spec: specs.Spec, may: Permission) -> Opened:
+    network: Any = may.run(spec.name, spec.argument)
     if not isinstance(network, nn.Module):
         if not callable(network):
             raise UserError(
@@ -164,7 +168,25 @@ def _from_user_file(text: str, spec: specs.Spec) -> Opened:
         held = checkpoints.read(spec.options["checkpoint"], overrides.truth(spec.options, "ema", text))
         fit(network, held.state, held.file)
         own = held.classes or own
-    return Opened(spec.argument, network, classes=own)
+    return Opened(spec.argument, _marked(network, code_sha256(spec.name)), classes=own)
+
+
+class _Function:
+    """A plain callable of a user's file, with the mark of that file."""
+
+    def __init__(self, call: Callable[[Tensor], Tensor], code: str) -> None:
+        self.call, self.fingerprint = call, f"{fingerprint(call)}+{code}"
+
+    def __call__(self, images: Tensor) -> Tensor:
+        return self.call(images)
+
+
+def _marked(network: Network, code: str) -> Any:
+    """The network, its fingerprint telling one version of its code from another."""
+    if not isinstance(network, nn.Module):
+        return _Function(network, code)
+    setattr(network, CODE, code)
+    return network
 
 
 def _from_weights(text: str, spec: specs.Spec, classes: Sequence[str] | None, shape: Shape | None) -> Opened:

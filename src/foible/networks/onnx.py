@@ -10,10 +10,12 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from foible.disk import ordinary
 from foible.errors import UserError
 from foible.networks import classes
 from foible.networks.opened import Opened, first_line, in_batches, optional, some
 
+MOST_BYTES = 2**31  # of a protobuf file; larger weights stand in files beside it
 TYPES = {
     "tensor(float)": np.float32,
     "tensor(float16)": np.float16,
@@ -55,9 +57,11 @@ def open_onnx(file: str) -> Opened:
     runtime = optional("onnxruntime", "onnxruntime", f"onnx:{file}")
     path = Path(file)
     try:
+        if ordinary(path).stat().st_size > MOST_BYTES:
+            raise UserError(f"{file} has {path.stat().st_size} bytes: an ONNX file has less than {MOST_BYTES}")
         digest = hashlib.sha256(path.read_bytes()).hexdigest()
-    except OSError as error:
-        raise UserError(f"cannot read the network {file!r}: {error.strerror or error}") from error
+    except (OSError, ValueError) as error:
+        raise UserError(f"cannot read the network {file!r}: {getattr(error, 'strerror', None) or error}") from error
     settings = runtime.SessionOptions()
     settings.intra_op_num_threads = torch.get_num_threads()
     settings.inter_op_num_threads = 1
@@ -66,10 +70,20 @@ def open_onnx(file: str) -> Opened:
         session = runtime.InferenceSession(str(path), settings, providers=["CPUExecutionProvider"])
     except Exception as error:
         raise UserError(f"{file} is not an ONNX file that onnxruntime can run ({first_line(error)})") from error
+    try:
+        return _described(session, path, digest)
+    except UserError:
+        raise
+    except Exception as error:  # names and metadata that are no text
+        raise UserError(f"{file}: its inputs, outputs or metadata cannot be read ({first_line(error)})") from error
+
+
+def _described(session: Any, path: Path, digest: str) -> Opened:
+    """The network of an open session, with what its graph says of it."""
     inputs = session.get_inputs()
     if len(inputs) != 1 or len(inputs[0].shape) != 4 or inputs[0].type not in TYPES:
         given = some([f"{one.name}: {one.type} {one.shape}" for one in inputs])
-        raise UserError(f"{file} takes {given}: expected one input of images (n, channels, height, width), of floats")
+        raise UserError(f"{path} takes {given}: expected one input of images (n, channels, height, width), of floats")
     rows, *sides = (side if isinstance(side, int) and side > 0 else None for side in inputs[0].shape)
     layout = "NHWC" if sides[2] in (1, 3) and sides[0] not in (1, 3) else "NCHW"
     height, width, channels = sides if layout == "NHWC" else (sides[1], sides[2], sides[0])

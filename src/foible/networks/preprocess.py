@@ -13,7 +13,14 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from foible.errors import UserError
+from foible.records import NUMBER, SIZE, check
+from foible.views import FORM as VIEW
 from foible.views import Fit, Interpolation, View
+
+FORM = {
+    "mean?": [NUMBER], "std?": [NUMBER], "size?": (None, SIZE),
+    **{f"{key.removesuffix('?')}?": form for key, form in VIEW.items() if key != "size"},
+}  # as JSON  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -104,21 +111,12 @@ class Preprocess:
         unknown = set(record) - set(names)
         if unknown:
             raise UserError(f"preprocess has unknown keys {sorted(unknown)}: it takes {', '.join(names)}")
-        given = dict(record)
-        try:
-            for key in ("mean", "std"):
-                given[key] = tuple(float(value) for value in given.get(key, ()))
-            for key in ("size", "resize", "fill"):
-                if isinstance(given.get(key), list | tuple):
-                    given[key] = tuple(int(value) for value in given[key])
-            if not isinstance(given.get("size"), tuple | None) or not isinstance(given.get("fill", ()), tuple):
-                raise TypeError("size and fill are lists")
-            return Preprocess(**given)
-        except (TypeError, ValueError) as error:
-            raise UserError(
-                f"preprocess is {dict(record)!r}: expected lists of numbers for mean and std, "
-                "and null or [height, width] for size"
-            ) from error
+        given = {key: list(value) if isinstance(value, tuple) else value for key, value in record.items()}
+        check(given, FORM, "preprocess", "mean and std are lists of numbers, size is null or [height, width]")
+        for key in ("mean", "std"):
+            given[key] = [float(value) for value in given.get(key, ())]
+        made: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value for key, value in given.items()}
+        return Preprocess(**made)
 
 
 def scaled(mean: tuple[float, ...], std: tuple[float, ...], scale: float, channels: int) -> dict[str, Any]:

@@ -21,6 +21,8 @@ from foible import specs
 from foible.errors import UserError
 from foible.networks.backbone import Backbone
 from foible.networks.heads import Head
+from foible.permission import NOTHING, Permission
+from foible.records import SHAPE, TEXT, check, is_plain, whole
 
 if TYPE_CHECKING:
     from foible.networks.files import Entry
@@ -28,6 +30,10 @@ if TYPE_CHECKING:
 PREFIX = "probe:"
 OPTIONS = ("hidden", "features")
 MOST_UNITS = 100_000
+MOST_FEATURES = 2**24
+SOURCE = {
+    "spec": TEXT, "sha256": TEXT, "layer": (None, TEXT), "features": whole(1, MOST_FEATURES), "shape": (None, SHAPE),
+}  # a backbone as JSON  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -85,17 +91,10 @@ class Source:
 
     @staticmethod
     def from_json(record: Any, where: str) -> Source:
-        wanted = {"spec": str, "sha256": str, "layer": str | None, "features": int, "shape": list | None}
-        if not isinstance(record, dict) or set(record) != set(wanted):
-            raise UserError(f"{where}: backbone is {record!r}, expected an object with {', '.join(wanted)}")
-        for key, kind in wanted.items():
-            if not isinstance(record[key], kind) or record[key] is True:
-                raise UserError(f"{where}: {key} of the backbone is {record[key]!r}: train the probe again")
+        check(record, SOURCE, f"{where}: backbone", "train the probe again")
+        if set(record) != set(SOURCE):
+            raise UserError(f"{where}: backbone has {', '.join(record)}, expected {', '.join(SOURCE)}")
         shape = record["shape"]
-        if shape is not None and (len(shape) != 3 or not all(type(n) is int and 0 < n < 2**16 for n in shape)):
-            raise UserError(f"{where}: shape of the backbone is {shape!r}: expected [channels, height, width]")
-        if record["features"] < 1:
-            raise UserError(f"{where}: the backbone has {record['features']} features: train the probe again")
         return Source(**record | {"shape": None if shape is None else (shape[0], shape[1], shape[2])})
 
 
@@ -124,29 +123,31 @@ def own_module(module: nn.Module) -> nn.Module:
 
 
 def open_backbone(
-    text: str, classes: tuple[str, ...], shape: tuple[int, int, int] | None, trust: bool = False
+    text: str, classes: tuple[str, ...], shape: tuple[int, int, int] | None, may: Permission = NOTHING
 ) -> tuple[Entry, str]:
     """The one network that `[NAME=]SPEC` names, and the spec without the name. A network in a basket folder of several
     is FOLDER/NETWORK. classes, shape: of the data, for networks that do not say their own."""
     from foible.networks import files, load  # they load probes, and so import this file
 
-    name, spec = load.split_name(text)
+    name, spec = specs.split_name(text)
     place = Path(spec)
     if (place / files.FILE).is_file():
         record = files.read_record(place)
-        names = [one.get("name") for one in record.get("networks") or () if isinstance(one, dict)]
+        names = [one["name"] for one in record["networks"]]
         if len(names) != 1:
             raise UserError(
                 f"{spec!r} holds {len(names)} networks: say which is the backbone, as {place / str(names[0])}"
                 if names
                 else f"{place / files.FILE} lists no networks"
             )
-        place /= str(names[0])
-        spec = str(place)
-    if not place.exists() and (place.parent / files.FILE).is_file():
+        [entry] = files.load_folder(place, only=names[0])
+        if not is_plain(entry.name):  # a spec is made of it, which somebody will open
+            raise UserError(f"the network in {spec!r} is called {entry.name!r}: expected a plain name, without folders")
+        spec = str(place / entry.name)
+    elif not place.exists() and (place.parent / files.FILE).is_file():
         [entry] = files.load_folder(place.parent, only=place.name)  # refuses probes: no chain, and no circle
     else:
-        entries = list(load.open_networks(spec, classes, shape, trust))
+        entries = list(load.open_networks(spec, classes, shape, may))
         if len(entries) != 1:
             raise UserError(f"{spec!r} is {len(entries)} networks: a probe has one backbone")
         [entry] = entries
@@ -154,24 +155,19 @@ def open_backbone(
 
 
 def load_probe(
-    spec: str, record: Mapping[str, Any], where: str, classes: tuple[str, ...], trust: bool,
+    spec: str, record: Mapping[str, Any], where: str, classes: tuple[str, ...], may: Permission,
     opened: dict[Source, Backbone],
 ) -> Probe:  # fmt: skip
     """The probe that a basket records, its head still without weights. `opened`: backbones that are open already."""
-    from foible.networks.load import fingerprint
+    from foible.networks.load import fingerprint, same_network
 
     said, source = parse(spec), Source.from_json(record.get("backbone"), where)
     if source not in opened:
-        if specs.parse(source.spec).is_file and not trust:
-            raise UserError(
-                f"{where}: the backbone is code, {source.spec!r}, which would be run: read that file, and if you trust "
-                "it add --trust"
-            )
         try:
-            entry, _ = open_backbone(source.spec, classes, source.shape, trust)
+            entry, _ = open_backbone(source.spec, classes, source.shape, may)
         except UserError as error:
             raise UserError(f"{where}: cannot open the backbone: {error}") from error
-        if (entry.sha256 or fingerprint(entry.module)) != source.sha256:
+        if not same_network(source.sha256, entry.sha256 or fingerprint(entry.module)):
             raise UserError(
                 f"{where}: the backbone {source.spec!r} is not the one that the probe was trained on: its weights have "
                 "changed; bring the old ones back, or train the probe again into another folder"

@@ -15,6 +15,7 @@ from foible.data import Dataset
 from foible.disk import write_atomically
 from foible.errors import FoibleError, UserError
 from foible.networks import files
+from foible.records import check, read_json, short
 
 TRAINING = ".training"  # holds config.json and one checkpoint for each fleet; gone when the basket is done
 
@@ -41,11 +42,12 @@ def is_finished(folder: Path, record: Mapping[str, Any]) -> bool:
 def claim(folder: Path, names: Sequence[str], record: Mapping[str, Any]) -> None:
     """Begin in `folder`, or go on with the same settings."""
     where = folder / TRAINING / "config.json"
+    advice = f"delete {where.parent} and train again"
     if where.exists():
         try:
-            made_with = json.loads(where.read_text(encoding="utf-8"))
-        except (OSError, ValueError) as error:
-            raise UserError(f"{where} cannot be read ({error}): delete {where.parent} and train again") from error
+            made_with = check(read_json(where, advice), dict, str(where), advice)
+        except OSError as error:
+            raise UserError(f"{where} cannot be read ({error}): {advice}") from error
         _agree(folder, "unfinished training", made_with, record)
         return
     for name in names:
@@ -78,7 +80,7 @@ def only_here(folder: Path) -> Iterator[None]:
 def _agree(folder: Path, what: str, had: Mapping[str, Any], asked: Mapping[str, Any]) -> None:
     asked = json.loads(json.dumps(asked))
     differing = [
-        f"{key} was {had.get(key)!r} and is now {asked.get(key)!r}"
+        f"{short(key)[1:-1]} was {short(had.get(key))} and is now {short(asked.get(key))}"
         for key in sorted({*had, *asked})
         if had.get(key) != asked.get(key)
     ]

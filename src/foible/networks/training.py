@@ -145,6 +145,7 @@ def train_fleet(
     first_phase = "autoencode" if lesson.pretraining_epochs else "classify"
     kept = checkpoint.read()
     tensors, standing = (kept[0], Standing(**kept[1])) if kept else ({}, Standing(waiting=list(lesson.seeds)))
+    _check_standing(standing, lesson, len(material.images) // lesson.batch, checkpoint)
     trained = {
         int(seed): Trained(_under(f"finished.{seed}.", tensors), record) for seed, record in standing.finished.items()
     }
@@ -157,13 +158,28 @@ def train_fleet(
         course.fleet.weights.update(handed)
         handed = {}
         if tensors:
-            course.restore(tensors)
+            try:
+                course.restore(tensors)
+            except (KeyError, RuntimeError) as error:
+                raise checkpoint.damaged(f"{type(error).__name__}: {error}") from error
             tensors = {}
         course.run()
         if standing.phase == "autoencode":
             handed = {name: course.fleet.weights[name].detach() for name in ("encoder.weight", "encoder.bias")}
             standing.phase, standing.step, standing.losses = "classify", 0, {}
     return trained
+
+
+def _check_standing(standing: Standing, lesson: Lesson, per_epoch: int, checkpoint: Checkpoint) -> None:
+    """Refuse a place in the training that these settings do not lead to."""
+    seeds = [*standing.waiting, *standing.seeds, *map(int, standing.finished)]
+    if sorted(seeds) != sorted(lesson.seeds):
+        raise checkpoint.damaged(f"it is of the seeds {sorted(seeds)}, asked for are {sorted(lesson.seeds)}")
+    autoencoding = standing.phase == "autoencode"
+    steps = per_epoch * (lesson.pretraining_epochs if autoencoding else lesson.epochs)
+    over = standing.step > steps or (standing.step == steps and standing.seeds and not autoencoding)
+    if over or (autoencoding and not lesson.pretraining_epochs):
+        raise checkpoint.damaged(f"it stands at step {standing.step} of {steps}, phase {standing.phase}")
 
 
 def group_size(lesson: Lesson, material: Material) -> int:

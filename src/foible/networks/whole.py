@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from foible.disk import ordinary
 from foible.errors import UserError
 from foible.networks import classes
 from foible.networks.checkpoints import refusal
@@ -41,11 +42,12 @@ def open_whole(kind: str, file: str, trust: bool) -> Opened:
     """The network in a file of one of `KINDS`, only with `trust`."""
     path = Path(file)
     try:
-        digest = hashlib.sha256(path.read_bytes()).hexdigest()
-    except OSError as error:
-        raise UserError(f"cannot read the network {file!r}: {error.strerror or error}") from error
-    if not trust:
-        raise UserError(refusal(file, kind))
+        with ordinary(path).open("rb") as stream:
+            if not trust:
+                raise UserError(refusal(file, kind))
+            digest = hashlib.file_digest(stream, "sha256").hexdigest()
+    except (OSError, ValueError) as error:
+        raise UserError(f"cannot read the network {file!r}: {getattr(error, 'strerror', None) or error}") from error
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # torch on its own formats' future

@@ -18,6 +18,7 @@ from torch import Tensor
 
 from foible.basket import Basket
 from foible.errors import UserError
+from foible.permission import Permission
 from foible.realism.features import Features
 from foible.realism.patches import Patches
 from foible.realism.separation import Separation, separation
@@ -42,15 +43,23 @@ def check(spec: str) -> None:
 
 
 def fit(
-    spec: str, images: Tensor, *, basket: Basket | None = None, seed: int = 0, trust: bool = False
+    spec: str,
+    images: Tensor,
+    *,
+    basket: Basket | None = None,
+    seed: int = 0,
+    trust: bool = False,
+    may: Permission | None = None,
 ) -> Realism | None:
     """Learn what is typical from clean images, uint8 or in [0, 1] (n, channels, height, width); up to 2,000 do.
 
     spec: "patches", "network:SPEC", or "none". basket: the networks under test, which a held-out network must not be
     one of; its device is worked on. trust: load a network's file that can run code.
+    may: which code may be run; without it what `spec` names was typed by the caller.
     None for "none", and for fewer than eight images.
     """
     check(spec)
+    may = Permission.typed(spec, trust=trust) if may is None else may
     if spec == "none" or len(images) < LEAST:
         return None
     images = images.to(images.device if basket is None else basket.device)
@@ -58,4 +67,4 @@ def fit(
     with torch.no_grad(), one_thread():  # so that the same images give the same bits
         if spec == "patches":
             return Patches.fit(images[~held], images[held], seed)
-        return Features.fit(spec.removeprefix("network:"), images[~held], images[held], basket, trust)
+        return Features.fit(spec.removeprefix("network:"), images[~held], images[held], basket, may)

@@ -9,11 +9,14 @@ from torch import Tensor
 
 from foible.basket import Basket, padded
 from foible.errors import UserError
+from foible.hooks import find_layer
 from foible.images import to_floats
-from foible.networks.backbone import Backbone, find_layer
+from foible.networks.backbone import Backbone
+from foible.networks.habits import ask, meet
 from foible.networks.load import fingerprint
 from foible.networks.preprocess import Preprocess
 from foible.networks.probe import open_backbone
+from foible.permission import Permission
 from foible.realism.typical import Typical, check_shape
 
 NEAREST = 5
@@ -31,10 +34,10 @@ class Features:
     typical: Typical
 
     @staticmethod
-    def fit(spec: str, images: Tensor, held: Tensor, basket: Basket | None, trust: bool) -> Features:
+    def fit(spec: str, images: Tensor, held: Tensor, basket: Basket | None, may: Permission) -> Features:
         channels, height, width = images.shape[1:]
         shape = channels, height, width
-        entry, _ = open_backbone(spec, () if basket is None else basket.classes, shape, trust)
+        entry, _ = open_backbone(spec, () if basket is None else basket.classes, shape, may)
         known = {} if basket is None else basket.fingerprints
         mark = entry.sha256 or fingerprint(entry.module)
         twins = [name for name in known if known[name] in (mark, fingerprint(entry.module))]
@@ -44,14 +47,19 @@ class Features:
         how = entry.preprocess
         if how.size is None and entry.shape:
             how = replace(how, size=entry.shape[1:])
-        layer = find_layer(module, how(padded(to_floats(images[:2]))), f"network {entry.name!r}")
+        few = how(padded(to_floats(images[:2])))
+        meet(module, few, f"the realism network {entry.name!r}")
+        layer = find_layer(module, few, f"network {entry.name!r}")
         bare = Features(shape, Backbone(module, layer), how, images, Typical(images, images))
         bank = bare.features(images)
         return replace(bare, bank=bank, typical=Typical.of(_to_nearest(bare.features(held), bank)))
 
     def features(self, images: Tensor) -> Tensor:
         """(n, d)"""
-        parts = [self.backbone(self.preprocess(padded(to_floats(part))))[: len(part)] for part in images.split(256)]
+        parts = [
+            ask(self.backbone, self.preprocess(padded(to_floats(part))), "the realism network")[: len(part)]
+            for part in images.split(256)
+        ]
         return torch.cat(parts).float()
 
     @torch.no_grad()

@@ -8,9 +8,9 @@ RUN/timings/      how long each unit took (apart, so that shards are the same by
 
 from __future__ import annotations
 
-import hashlib
 import json
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -20,13 +20,14 @@ import pyarrow.parquet as pq
 from filelock import FileLock, Timeout
 
 from foible.data.dataset import shown
-from foible.disk import write_atomically
+from foible.disk import ordinary, write_atomically
 from foible.errors import UserError
+from foible.permission import remember
+from foible.records import read_configs
+from foible.runs.record import read_config, settings_hash
 
-
-def settings_hash(settings: dict[str, Any]) -> str:
-    """Twelve hex digits that change with any setting."""
-    return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:12]
+SHARD = re.compile(r"unit-([0-9]{6,8})\.parquet")
+CONFIGS = b"foible.configs"  # in a shard's metadata: settings by hash
 
 
 class RunFolder:
@@ -37,28 +38,29 @@ class RunFolder:
 
     @property
     def config(self) -> dict[str, Any]:
-        file = self.path / "config.json"
-        try:
-            config = json.loads(file.read_text(encoding="utf-8"))
-            if not isinstance(config, dict) or not all(isinstance(config.get(k), dict) for k in ("settings", "where")):
-                raise ValueError("no settings in it")
-            return config
-        except (FileNotFoundError, NotADirectoryError):
-            raise UserError(f"{str(self.path)!r} is not a run: it has no config.json") from None
-        except (OSError, ValueError) as error:
-            raise UserError(f"{file} is damaged ({error}): give another --out, or restore it") from error
+        """`config.json`, every field checked, and its hash computed."""
+        return read_config(self.path)
 
     @contextmanager
     def lock(self) -> Iterator[None]:
         """Hold the run; another process gets a named error. The system frees it when the holder dies."""
         self._make(self.path)
-        lock = FileLock(self.path / "run.lock")
+        file = self.path / "run.lock"
+        if file.is_symlink() or (not file.is_file() and file.exists()):  # taking it would empty what it leads to
+            raise UserError(f"{file} is no ordinary file: delete it, or give another --out")
+        lock = FileLock(file)
         try:
             lock.acquire(timeout=0)
         except Timeout:
             raise UserError(
                 f"another process is working on the run {str(self.path)!r}: wait for it, or give another --out"
             ) from None
+        except (OSError, NotImplementedError) as error:
+            why = getattr(error, "strerror", None) or error
+            raise UserError(
+                f"cannot lock {str(self.path)!r} against other processes ({why}): give an --out that can be written, "
+                "on a disk that knows locks"
+            ) from error
         try:
             yield
         finally:
@@ -70,39 +72,53 @@ class RunFolder:
         except OSError as error:
             raise UserError(f"cannot make the folder {str(path)!r}: {error.strerror or error}") from error
 
+    def inside(self, name: str) -> Path:
+        """A folder of the run, made where it is missing. A run may be anybody's: none may lead out of it."""
+        folder = self.path / name
+        self._make(folder)
+        if not folder.resolve().is_relative_to(self.path.resolve()):
+            raise UserError(f"{folder} leads out of the run, to {shown(folder.resolve())}: nothing is written there")
+        return folder
+
     def _anything_done(self) -> bool:
         """Whether a unit has been finished here: a run that failed before its first may begin anew."""
         begun = ("config.json", "run.lock", "unreadable.txt")
         files = (file for file in self.path.rglob("*") if not file.name.startswith("."))  # those are half-written ones
         return any(file.is_file() and file.name not in begun for file in files)
 
-    def begin(self, settings: dict[str, Any], where: dict[str, Any], units: int, **more: Any) -> bool:
+    def begin(self, settings: dict[str, Any], where: dict[str, Any], units: int | None, **more: Any) -> bool:
         """Write the settings, or check that they are those of the run already here. True where it goes on.
 
-        `more` is written beside them, for people and reports; no result depends on it.
+        units: None where they are not known yet; `note` tells them then. `more` is written beside them, for people and
+        reports; no result depends on it.
         """
         file = self.path / "config.json"
         if file.exists():
             old = self.config
-            same = old.get("hash") == settings_hash(settings)
+            same = _as_text(old["settings"]) == _as_text(settings)
             if not same and self._anything_done():
                 differ = _differences(old["settings"], settings)
                 raise UserError(
                     f"the run {str(self.path)!r} was made with other settings ({differ}): "
                     "give another --out, or the old settings to go on with it"
                 )
-            resumed, same_place = same, same and old["where"] == where
+            if units is None:
+                units = old["units"] if same else 1
+            resumed, same_place = same, same and (old["where"], old["units"]) == (where, units)
         else:
             ours = ("run.lock", ".config.json.")
             if any(not entry.name.startswith(ours) for entry in self.path.iterdir()):
                 raise UserError(f"the folder {str(self.path)!r} is not empty and not a run: give another --out")
-            resumed = same_place = False
+            old, resumed, same_place = {}, False, False
         if not same_place:
-            content = {"hash": settings_hash(settings), "settings": settings, "where": where, "units": units, **more}
+            units = 1 if units is None else units
+            known = {"hash": settings_hash(settings), "settings": settings, "where": where, "units": units}
+            content = {**(old if resumed else {}), **known, **more}
             write_atomically(file, json.dumps(content, indent=1, ensure_ascii=False).encode())
         for name in ("shards", "timings"):
-            self._make(self.path / name)
+            self.inside(name)
         self.sweep()
+        remember(where.get("data", ""))
         return resumed
 
     def note(self, **more: Any) -> None:
@@ -112,8 +128,10 @@ class RunFolder:
 
     def sweep(self) -> None:
         """Clear away what killed processes were writing; only while nobody writes."""
+        here = self.path.resolve()
         for name in ("", "shards", "timings", "answers"):
-            for left in (self.path / name).glob(".*.tmp"):
+            folder = (self.path / name).resolve()
+            for left in folder.glob(".*.tmp") if folder.is_relative_to(here) else ():
                 with suppress(OSError):
                     left.unlink()
 
@@ -126,16 +144,57 @@ class RunFolder:
         return self.path / "shards" / f"unit-{unit:06d}.parquet"
 
     def shards(self) -> list[Path]:
-        return sorted((self.path / "shards").glob("*.parquet"))
+        """The shards that are there, in the order of their units. What else lies among them is named."""
+        units, folder = self.config["units"], self.path / "shards"
+        found = {}
+        for file in folder.iterdir() if folder.is_dir() else ():
+            number = SHARD.fullmatch(file.name)
+            unit = int(number[1]) if number else -1
+            if 0 <= unit < units and file == self.shard(unit) and file.is_file():
+                found[unit] = file
+            elif not file.name.startswith("."):  # those are half-written ones
+                whose = f"the {units} units of the run {str(self.path)!r}"
+                raise UserError(f"{shown(file)} is none of {whose}: delete it, or move it away")
+        return [found[unit] for unit in sorted(found)]
 
     def missing(self, units: int) -> list[int]:
-        return [unit for unit in range(units) if not self.shard(unit).exists()]
+        """Units without a shard, or with one that does not say whose it is; one of another run is named."""
+        settings = self.config["settings"]
+        there = (self.path / "shards").is_dir()
+        return [unit for unit in range(units) if not (there and self._done(self.shard(unit), settings))]
+
+    def _done(self, file: Path, settings: dict[str, Any]) -> bool:
+        if not file.exists():
+            return False
+        try:
+            metadata = pq.read_schema(ordinary(file)).metadata or {}
+        except (pa.ArrowException, OSError) as error:
+            raise UserError(f"{file} cannot be read as Parquet ({error}): delete it and resume the run") from error
+        if CONFIGS in metadata:
+            check_owner(metadata, settings, file)
+        return CONFIGS in metadata
 
     def write(self, unit: int, table: pa.Table, timing: dict[str, float]) -> None:
         sink = pa.BufferOutputStream()
         pq.write_table(table, sink, compression="zstd", write_page_checksum=True)
         write_atomically(self.path / "timings" / f"unit-{unit:06d}.json", json.dumps(timing).encode())
         write_atomically(self.shard(unit), sink.getvalue().to_pybytes())
+
+
+def check_owner(metadata: Mapping[bytes, bytes], settings: dict[str, Any], file: Path) -> str:
+    """The hash of a run's settings, if a shard carries these settings and no others."""
+    key = settings_hash(settings)
+    expected = {key: settings}
+    if metadata.get(CONFIGS) != _as_text(expected).encode() and read_configs(metadata, str(file)) != expected:
+        raise UserError(
+            f"{file} belongs to another run, or its settings were changed; this run's are {key}: delete it and resume "
+            "the run"
+        )
+    return key
+
+
+def _as_text(settings: dict[str, Any]) -> str:
+    return json.dumps(settings, sort_keys=True)
 
 
 def _differences(old: dict[str, Any], new: dict[str, Any]) -> str:

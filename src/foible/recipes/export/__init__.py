@@ -1,17 +1,19 @@
 """Export: findings for people and other tools, each format as its tool reads it.
 
-Files are written beside and renamed, so that an export is whole or absent. Rows are read one shard at a time.
+Files are written beside and renamed, so that an export is whole or absent; a lock keeps a second process out. Rows
+are read one shard at a time.
 """
 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
-from contextlib import ExitStack, suppress
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
+from filelock import FileLock, Timeout
 
 from foible.errors import UserError
 from foible.findings import Findings
@@ -75,25 +77,53 @@ def export(
     if split is not None and to != "hf":
         raise UserError(f"a split is for hf: an export to {to} has none")
     target = Path(out)
-    if target.exists() and (target.is_file() or any(target.iterdir())):
-        raise UserError(f"{str(out)!r} exists already: give another --out, so that nothing is overwritten")
     chosen = Chosen(run, everything, tuple(tags))
     options: dict[str, dict[str, Any]] = {"hf": {"split": split}, "label-studio": {"predictions": predictions}}
-    beside = target.with_name(f".{target.name}.part")
-    _remove(beside)
     try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        count: int = _WRITERS[to](chosen, beside, **options.get(to, {}))
-        if not count and tags:
-            raise chosen.explain_none()
-        if target.is_dir():
-            target.rmdir()
-        beside.replace(target)
+        with _alone(target):
+            beside = target.with_name(f".{target.name}.part")
+            _remove(beside)  # of a process that was killed
+            try:
+                count: int = _WRITERS[to](chosen, beside, **options.get(to, {}))
+                if not count and tags:
+                    raise chosen.explain_none()
+                _check_free(target)
+                if target.is_dir():
+                    target.rmdir()
+                beside.replace(target)
+            finally:
+                _remove(beside)
     except OSError as error:
         raise UserError(f"cannot export to {str(out)!r}: {error.strerror or error}") from error
-    finally:
-        _remove(beside)
     return count
+
+
+def _check_free(target: Path) -> None:
+    """Refuse a file that is there, or a folder with anything in it."""
+    if target.is_symlink() or (target.exists() and not (target.is_dir() and not any(target.iterdir()))):
+        raise UserError(f"{str(target)!r} exists already: give another --out, so that nothing is overwritten")
+
+
+@contextmanager
+def _alone(target: Path) -> Iterator[None]:
+    """Hold the place of an export; another process gets a named error. The system frees it when the holder dies."""
+    _check_free(target)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    held = target.with_name(f".{target.name}.lock")
+    lock = FileLock(held)
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        raise UserError(
+            f"another process is exporting to {str(target)!r}: wait for it, or give another --out"
+        ) from None
+    try:
+        _check_free(target)  # it may have come while we asked for the lock
+        yield
+    finally:
+        with suppress(OSError):
+            held.unlink()  # while it is held: a later export makes its own
+        lock.release()
 
 
 def _remove(path: Path) -> None:

@@ -6,7 +6,6 @@ Labels are the truth, with what the networks said as attributes; the tags of a f
 from __future__ import annotations
 
 import json
-import math
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +35,4 @@ def _label(chosen: Chosen, row: Row) -> dict[str, Any] | None:
         return None
     flat = chosen.flat(row) | {"tags": row["tags"] or []}
     flat["finding"] = flat.pop("id")  # a label's own `id` is FiftyOne's
-    sure = flat["said_probability"]
-    flat["said_probability"] = sure if sure is not None and math.isfinite(sure) else None
     return {"label": label, "attributes": {name: value for name, value in flat.items() if value is not None}}

@@ -8,7 +8,6 @@ CSV because `datasets` reads CSV with pandas, which turns a class called `NA` in
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,19 +16,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from foible.errors import UserError
-from foible.recipes.export.rows import Chosen, Row, place, safe_name
+from foible.recipes.export.rows import FLAT, Chosen, Row, check_png, place, safe_name
 
 SPLITS = ("train", "validation", "test")  # folder names that `datasets` takes for splits
 _GROUP = 8 * 2**20  # bytes of images in a row group: what is held in memory
 
 _picture = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
-_COLUMNS: dict[str, pa.DataType] = {
-    "image": _picture, "label": pa.int64(), "origin": _picture, "id": pa.string(), "suspect": pa.string(),
-    "outcome": pa.string(), "tags": pa.string(), "truth": pa.string(), "consensus": pa.string(), "said": pa.string(),
-    "said_probability": pa.float64(), "moves": pa.int64(), "candidates": pa.int64(), "forwards": pa.int64(),
-    "backwards": pa.int64(), "origin_data": pa.string(), "origin_split": pa.string(), "origin_index": pa.int64(),
-    "origin_file": pa.string(), "config": pa.string(),
-}  # fmt: skip
+_COLUMNS: dict[str, pa.DataType] = {"image": _picture, "label": pa.int64(), "origin": _picture, **FLAT}
 
 
 def write_imagefolder(chosen: Chosen, folder: Path, *, split: str | None = None) -> int:
@@ -50,7 +43,7 @@ def write_imagefolder(chosen: Chosen, folder: Path, *, split: str | None = None)
                 origin = f"origin/{place(origins, row['id'], row['origin'])}"
             label = chosen.name(chosen.label(row))
             line = {"file_name": name, "label": label, "origin_file_name": origin, **chosen.flat(row)}
-            lines.write(json.dumps(_finite(line), ensure_ascii=False) + "\n")
+            lines.write(json.dumps(line, ensure_ascii=False, allow_nan=False) + "\n")
             count += 1
     if not any(origins.iterdir()):
         origins.rmdir()
@@ -72,8 +65,10 @@ def write_parquet(chosen: Chosen, file: Path) -> int:
 
 def _features(chosen: Chosen) -> dict[str, Any]:
     """The columns as `datasets` describes them."""
-    features: dict[str, Any] = {name: {"dtype": str(kind), "_type": "Value"} for name, kind in _COLUMNS.items()}
-    features["said_probability"]["dtype"] = "float64"  # which Arrow calls double
+    called = {"double": "float64"}  # Arrow's word, and that of `datasets`
+    features: dict[str, Any] = {
+        name: {"dtype": called.get(str(kind), str(kind)), "_type": "Value"} for name, kind in _COLUMNS.items()
+    }
     features["image"] = features["origin"] = {"_type": "Image"}
     features["label"] = {"names": list(chosen.classes), "_type": "ClassLabel"}
     return features
@@ -95,9 +90,4 @@ def _groups(chosen: Chosen) -> Iterator[list[Row]]:
 
 
 def _image(id: str, png: bytes | None) -> dict[str, Any] | None:
-    return None if png is None else {"bytes": png, "path": f"{safe_name(id)}.png"}
-
-
-def _finite(row: Row) -> Row:
-    """For JSON, which has no NaN."""
-    return {k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in row.items()}
+    return None if png is None else {"bytes": check_png(id, png), "path": f"{safe_name(id)}.png"}

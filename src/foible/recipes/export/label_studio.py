@@ -9,11 +9,13 @@ import hashlib
 import json
 import math
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from xml.sax.saxutils import quoteattr
 
 from foible.recipes.export.rows import Chosen, Row, place
+from foible.recipes.export.spreadsheet import write_lines
 
 MANY = 20  # classes; more are offered as a list to search in, not as buttons
 _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -33,30 +35,35 @@ Images to label, for Label Studio (https://labelstud.io).
 
 4. Import tasks.json.
 
-Each task carries the id of its finding (data.finding), by which labels find their way back.
+Each task carries the id of its finding (data.finding), by which labels find their way back: findings.csv has a line
+for each, with what the networks said. Nobody who labels needs to see that file.
 """
 
 
 def write_label_studio(chosen: Chosen, folder: Path, *, predictions: bool = False) -> int:
-    """OUT/tasks.json, OUT/label_config.xml, OUT/images/ID.png and OUT/README.txt."""
+    """OUT/tasks.json, OUT/label_config.xml, OUT/images/ID.png and OUT/README.txt; and, not for those who label,
+    OUT/findings.csv with all else that is known of each."""
     images = folder / "images"
     images.mkdir(parents=True)
     (folder / "README.txt").write_bytes(README.encode())
     (folder / "label_config.xml").write_bytes(_config(chosen).encode())
-    count = 0
-    with (folder / "tasks.json").open("w", encoding="utf-8") as tasks:
-        tasks.write("[")
-        for row in chosen:
-            name = place(images, row["id"], row["image"])
-            # No more: a task's data is shown to those who label, and even the name of a file may tell its class.
-            task: dict[str, Any] = {"data": {"image": f"/data/local-files/?d=images/{name}", "finding": row["id"]}}
-            if predictions:
-                task["predictions"] = _predictions(chosen, row)
-            tasks.write(",\n" if count else "\n")
-            tasks.write(json.dumps(task, ensure_ascii=False, allow_nan=False))
-            count += 1
-        tasks.write("\n]\n")
-    return count
+
+    def placed() -> Iterator[tuple[Row, Row]]:
+        with (folder / "tasks.json").open("w", encoding="utf-8") as tasks:
+            tasks.write("[")
+            before = "\n"
+            for row in chosen:
+                name = place(images, row["id"], row["image"])
+                # No more: a task's data is shown to those who label, and even the name of a file may tell its class.
+                task: dict[str, Any] = {"data": {"image": f"/data/local-files/?d=images/{name}", "finding": row["id"]}}
+                if predictions:
+                    task["predictions"] = _predictions(chosen, row)
+                tasks.write(before + json.dumps(task, ensure_ascii=False, allow_nan=False))
+                before = ",\n"
+                yield row, {"file": f"images/{name}"}
+            tasks.write("\n]\n")
+
+    return write_lines(chosen, folder / "findings.csv", placed(), ("file",))
 
 
 def _config(chosen: Chosen) -> str:

@@ -6,6 +6,8 @@ Names of classes and networks are data: they are made safe before they become fi
 from __future__ import annotations
 
 import hashlib
+import json
+import math
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -17,20 +19,23 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from foible.errors import UserError
-from foible.findings import Findings, read_shard, shard_files
+from foible.findings import SCHEMA, Findings, read_shard, shard_files
+from foible.images import decode_png
 
 Row = dict[str, Any]
+CHANGES = {"change": "", "least_change": "least "}  # ways in human units, and what their parts are called with
 
 _TAKEN = re.compile(r"(con|prn|aux|nul|com[0-9]|lpt[0-9])(\..*)?|findings\.csv|unlabelled")
-_READ = (
-    "id", "config", "suspect", "outcome", "tags", "image", "origin", "origin_data", "origin_split", "origin_index",
-    "origin_file", "truth", "consensus", "said", "after", "moves", "candidates", "forwards", "backwards", "change",
-)  # fmt: skip
-FLAT = (
-    "id", "suspect", "outcome", "tags", "truth", "consensus", "said", "said_probability",
-    "moves", "candidates", "forwards", "backwards",
-    "origin_data", "origin_split", "origin_index", "origin_file", "config",
-)  # fmt: skip
+_text, _whole, _number = pa.string(), pa.int64(), pa.float64()
+FLAT: dict[str, pa.DataType] = {  # what every row says besides its images, and of which type
+    **dict.fromkeys(("id", "suspect", "outcome", "tags", "truth", "label_from", "consensus", "said"), _text),
+    "said_probability": _number, "target": _text,
+    **dict.fromkeys(("distance", "distance_exact", "score", "size", "realism"), _number), "kinds": _text,
+    **dict.fromkeys(CHANGES, _text),
+    **dict.fromkeys(("moves", "candidates", "forwards", "backwards", "least_forwards"), _whole),
+    "origin_data": _text, "origin_split": _text, "origin_index": _whole, "origin_file": _text, "config": _text,
+}  # fmt: skip
+_READ = (*(name for name in FLAT if name in SCHEMA.names), "image", "origin", "after")
 _ROWS = 16  # turned into Python values at a time
 
 
@@ -80,10 +85,11 @@ class Chosen:
                     yield row
 
     def components(self) -> list[str]:
-        """The names in the column `change` of all rows, in the order in which they first appear."""
+        """The names of `parts_of` of all rows, in the order in which they first appear."""
         names: dict[str, None] = {}
-        for part in self.parts(("change",)):
-            names |= dict.fromkeys(name for change in part.column("change") for name, _ in change or [])
+        for part in self.parts(tuple(CHANGES)):
+            for batch in part.table.select(list(CHANGES)).to_batches(max_chunksize=_ROWS):
+                names |= dict.fromkeys(name for row in batch.to_pylist() for name in parts_of(row))
         return list(names)
 
     def explain_none(self) -> UserError:
@@ -104,11 +110,27 @@ class Chosen:
         return None if index is None else self.classes[index]
 
     def flat(self, row: Row) -> Row:
-        """A row as plain values, the columns `FLAT`: class names in place of numbers, no images."""
-        named = {name: self.name(row[name]) for name in ("truth", "consensus", "said")}
+        """A row as plain values, the columns `FLAT`: class names in place of numbers, JSON in place of maps."""
+        named = {name: self.name(row[name]) for name in ("truth", "consensus", "said", "target")}
+        words = {name: " ".join(row[name] or ()) for name in ("tags", "kinds")}
+        ways = {name: _as_json(row[name]) for name in CHANGES}
         sure = None if row["said"] is None else row["after"][0][row["said"]]
-        spelt = {**row, **named, "said_probability": sure, "tags": " ".join(row["tags"] or ())}
-        return {name: spelt[name] for name in FLAT}
+        spelt = {**row, **named, **words, **ways, "said_probability": sure}
+        return {name: _known(spelt[name]) for name in FLAT}
+
+
+def parts_of(row: Row) -> Row:
+    """The whole way of a row and the least that still holds, in human units: `rotation °`, `least rotation °`, …"""
+    return {f"{called}{name}": value for way, called in CHANGES.items() for name, value in row[way] or []}
+
+
+def _as_json(way: list[tuple[str, float]] | None) -> str | None:
+    return json.dumps({name: _known(value) for name, value in way}, ensure_ascii=False) if way else None
+
+
+def _known(value: Any) -> Any:
+    """Nothing in place of what is no number: JSON has no NaN."""
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def safe_name(name: str) -> str:
@@ -122,8 +144,15 @@ def safe_name(name: str) -> str:
     return f"{plain or 'class'}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"
 
 
+def check_png(id: str, png: bytes) -> bytes:
+    """The same bytes, once they are known to be what their file name or column will say: a whole PNG."""
+    decode_png(png, repr(id))
+    return png
+
+
 def place(folder: Path, id: str, png: bytes) -> str:
     """Write an image under a name made from its id; the name. Two runs in one table may share ids: none is lost."""
+    check_png(id, png)
     stem, number = safe_name(id), 1
     while (folder / f"{stem}.png").exists():
         number += 1

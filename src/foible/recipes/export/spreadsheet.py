@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import csv
+import unicodedata
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from foible.recipes.export.rows import FLAT, Chosen, Row
+from foible.recipes.export.rows import CHANGES, FLAT, Chosen, Row, parts_of
 
 
 def write_csv(chosen: Chosen, file: Path) -> int:
@@ -15,17 +16,18 @@ def write_csv(chosen: Chosen, file: Path) -> int:
 
 
 def write_lines(chosen: Chosen, file: Path, rows: Iterable[tuple[Row, Row]], first: tuple[str, ...] = ()) -> int:
-    """Each row with the columns `first` (given beside it) before its own, and its change in human units after them."""
-    names = [*dict.fromkeys([*first, *FLAT, *chosen.components()])]
+    """Each row with the columns `first` (given beside it) before its own, and its changes in human units after them."""
+    own = [name for name in FLAT if name not in CHANGES]
+    names = [*dict.fromkeys([*first, *own, *chosen.components()])]
     count = 0
 
     def cells() -> Iterator[Row]:
         nonlocal count
         for row, more in rows:
             count += 1
-            flat = more | chosen.flat(row)
-            flat |= {name: value for name, value in row["change"] or [] if name not in flat}
-            yield {name: _cell(value) for name, value in flat.items()}
+            flat = chosen.flat(row)
+            line = parts_of(row) | more | {name: flat[name] for name in own}
+            yield {name: _cell(value) for name, value in line.items()}
 
     with file.open("w", newline="", encoding="utf-8") as handle:
         writer = csv.DictWriter(handle, names)
@@ -35,5 +37,10 @@ def write_lines(chosen: Chosen, file: Path, rows: Iterable[tuple[Row, Row]], fir
 
 
 def _cell(value: Any) -> Any:
-    """Text that begins like a formula gets a quote before it."""
-    return f"'{value}" if isinstance(value, str) and value[:1] in ("=", "+", "-", "@", "\t", "\r") else value
+    """Text that begins like a formula gets a quote before it: with blanks before it, or in other widths, it still is
+    one to some spreadsheet."""
+    if not isinstance(value, str):
+        return value
+    plain = unicodedata.normalize("NFKC", value)
+    first = next((c for c in plain if c.isprintable() and not c.isspace()), "")
+    return f"'{value}" if first in ("=", "+", "-", "@") or value[:1] in ("\t", "\r", "\n") else value
