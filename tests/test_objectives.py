@@ -1,15 +1,17 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from torch import Tensor
 
 from foible.errors import UserError
-from foible.objectives import Dissent, Distances
-from foible.search import hill_climb
+from foible.objectives import Dissent, Distances, asks_all, slack_of
+from foible.search import gradient, hill_climb
 from foible.search.found import FOUND
 from foible.spaces import Affine
 from foible.testing import check_objective, linear_basket, linear_trials
@@ -17,9 +19,100 @@ from foible.testing import check_objective, linear_basket, linear_trials
 CONFIDENCES = [(0.0, 0.0), (0.3, 0.0), (0.5, 0.5), (0.9, 0.0), (0.0, 0.8), (0.6, 0.7), (0.2, 0.3)]
 
 
-@pytest.mark.parametrize("objective", [Dissent(), Dissent(0.3), Dissent(0.9), Dissent(0.6, 0.7)])
-def test_conforms(objective: Dissent) -> None:
+class Plain:
+    """An objective of a user's own, which says neither whom it asks nor what slack there is."""
+
+    def score(self, logits: Tensor, aim: Tensor) -> Tensor:
+        return Dissent().score(logits, aim)
+
+    def allows(self, logits: Tensor, aim: Tensor) -> Tensor:
+        return Dissent().allows(logits, aim)
+
+    def found(self, logits: Tensor, aim: Tensor) -> Tensor:
+        return Dissent().found(logits, aim)
+
+
+class Mean(Dissent):
+    """It takes everybody's answer, and says so."""
+
+    asks = "all"
+
+    def score(self, logits: Tensor, aim: Tensor) -> Tensor:
+        return logits.mean(0).gather(1, aim[:, None])[:, 0]
+
+
+class Old(Plain):
+    """It says so as objectives did before there was `asks`."""
+
+    whole = True
+
+    def score(self, logits: Tensor, aim: Tensor) -> Tensor:
+        return Distances().score(logits, aim)
+
+
+class NoSlack(Dissent):
+    slack = None  # type: ignore[assignment]
+
+
+@pytest.mark.parametrize(
+    "objective",
+    [Dissent(), Dissent(0.3), Dissent(0.9), Dissent(0.6, 0.7), Distances(), Distances(0.4), Plain(), Mean(), Old()],
+)
+def test_conforms(objective: Any) -> None:
     check_objective(objective)
+
+
+def test_whom_an_objective_asks() -> None:
+    expected: dict[Any, bool] = {Dissent(): False, Distances(): True, Plain(): False, Mean(): True, Old(): True}
+    assert {objective: asks_all(objective) for objective in expected} == expected
+
+    class Both(Dissent):
+        whole = True  # and `asks`, inherited, says the suspect
+
+    class Peers(Dissent):
+        asks = "peers"  # type: ignore[assignment]
+
+    assert asks_all(Both())
+    wrong: Any = Peers()
+    for refuses in (asks_all, check_objective):
+        with pytest.raises(UserError, match=r"Peers\.asks is 'peers': expected 'suspect' or 'all'"):
+            refuses(wrong)
+
+
+def test_slack_where_there_is_one() -> None:
+    logits, aim = torch.randn(3, 8, 4), torch.randint(4, (8,))
+    slack = slack_of(Dissent(0.4), logits, aim)
+    assert slack is not None
+    assert torch.equal(slack, Dissent(0.4).slack(logits, aim))
+    for without in (Plain(), NoSlack()):
+        assert slack_of(without, logits, aim) is None  # type: ignore[arg-type]
+
+
+def test_a_slack_of_another_shape_does_not_conform() -> None:
+    class Flat(Dissent):
+        def slack(self, logits: Tensor, aim: Tensor) -> Tensor:
+            return super().slack(logits, aim).amin(0)
+
+    with pytest.raises(AssertionError, match="slack must be one float for each network and row"):
+        check_objective(Flat())
+
+
+def test_an_objective_that_says_nothing_is_climbed_like_one_that_does() -> None:
+    basket = linear_basket()
+    trials = linear_trials(basket, 30)
+    pairs: list[tuple[Any, Any]] = [(Plain(), Dissent()), (Old(), Distances())]
+    for ours, theirs in pairs:
+        one, other = (hill_climb(Affine(), it, basket, trials, suspect="A", patience=40) for it in (ours, theirs))
+        assert torch.equal(one.forwards, other.forwards)
+        assert torch.equal(one.accepted.draws, other.accepted.draws)
+
+
+def test_no_slope_without_slack() -> None:
+    basket = linear_basket()
+    objectives: list[Any] = [Plain(), NoSlack()]
+    for objective in objectives:
+        with pytest.raises(UserError, match=r"has no slack\(logits, aim\): the gradient search needs one"):
+            gradient(Affine(), objective, basket, linear_trials(basket, 4), suspect="A")
 
 
 def test_score_rises_exactly_when_the_probability_falls() -> None:

@@ -1,28 +1,59 @@
 """Objectives: which way is better, what the peers must say, and when something is found.
 
 An objective is asked in three places, with the class aimed at (`aim`) for every row:
-- `score`: the suspect's logits (n, classes) -> (n,), higher is better;
+- `score`: the suspect's logits (n, classes) -> (n,), higher is better. One that `asks` "all" takes those of every
+  network, the suspect's first, (networks, n, classes);
 - `allows`: the peers' logits (peers, n, classes) -> (n,) bool, asked only of rows whose score improved. Some peers may
   be asked before the others, so what all of them allow, each must allow;
 - `found`: logits of all, the suspect's first, (networks, n, classes) -> (n,) bool, judged on settled images.
+
+Where it can also say by how much each network's condition holds, it has a `slack`.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar, Protocol
+from typing import ClassVar, Literal, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
 
 from foible.errors import UserError
 
+Asks = Literal["suspect", "all"]
+
 
 class Objective(Protocol):
+    asks: ClassVar[Asks]  # whose logits `score` takes
+
     def score(self, logits: Tensor, aim: Tensor) -> Tensor: ...
     def allows(self, logits: Tensor, aim: Tensor) -> Tensor: ...
     def found(self, logits: Tensor, aim: Tensor) -> Tensor: ...
+
+
+@runtime_checkable
+class Sloped(Protocol):
+    """An objective with a slope to follow."""
+
+    def slack(self, logits: Tensor, aim: Tensor) -> Tensor:
+        """By how much each network's condition holds: logits (networks, n, classes), the suspect's first, ->
+        (networks, n), found when all are above 0; differentiable."""
+
+
+def asks_all(objective: Objective) -> bool:
+    """Whether `score` takes every network's logits. A user's objective need not say whom it asks: the suspect alone."""
+    if getattr(objective, "whole", False):  # how objectives said it before there was `asks`
+        return True
+    asks = getattr(objective, "asks", "suspect")
+    if asks not in ("suspect", "all"):
+        raise UserError(f"{type(objective).__name__}.asks is {asks!r}: expected 'suspect' or 'all'")
+    return bool(asks == "all")
+
+
+def slack_of(objective: Objective, logits: Tensor, aim: Tensor) -> Tensor | None:
+    """The slack (networks, n) of logits (networks, n, classes), where the objective has one."""
+    return objective.slack(logits, aim) if isinstance(objective, Sloped) else None
 
 
 def of_class(values: Tensor, aim: Tensor) -> Tensor:
@@ -56,6 +87,8 @@ class Dissent:
     suspect_confidence: the least probability that the suspect must give its wrong answer.
     With both 0, argmax alone decides ("sufficiently differently" in the paper).
     """
+
+    asks: ClassVar[Asks] = "suspect"
 
     peer_confidence: float = 0.0
     suspect_confidence: float = 0.0
@@ -109,11 +142,11 @@ class Distances(Dissent):
     """Paper 1, Sec. 2, as first written: min DIST(pi(X′), pj(X′)) between peers and max DIST(A(X′), pk(X′)).
 
     DIST is the Euclidean distance of two networks' probabilities; the score is the mean distance of the suspect A from
-    its peers less the mean distance between peers. It takes every network's answer to score a point, which is what
-    `whole` tells the search; when something is found is as in Dissent.
+    its peers less the mean distance between peers, which takes every network's answer. When something is found is as
+    in Dissent.
     """
 
-    whole: ClassVar[bool] = True
+    asks: ClassVar[Asks] = "all"
 
     def score(self, logits: Tensor, aim: Tensor) -> Tensor:
         """logits (networks, n, classes), the suspect's first -> (n,)."""

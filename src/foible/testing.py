@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from foible.basket import Basket, Budget
 from foible.images import settle
-from foible.objectives import Dissent, Objective
+from foible.objectives import Dissent, Objective, asks_all, slack_of
 from foible.search.found import EXHAUSTED, FOUND, INVALID, Found, Trials
 from foible.spaces import at, is_box
 
@@ -175,13 +175,19 @@ def _check_box(space: Any, images: Tensor, walked: Any) -> None:
 
 
 def check_objective(objective: Objective) -> None:
-    """An objective: shapes, NaN never found, rows apart from each other, no peers allowed."""
+    """An objective: whom it asks, shapes, NaN never found, rows apart from each other, no peers allowed."""
     count, classes = 24, 5
     generator = torch.Generator().manual_seed(2)
     logits = torch.randn(4, count, classes, generator=generator) * 3
     aim = torch.randint(classes, (count,), generator=generator)
-    score = objective.score(logits[0], aim)
+    asked = logits if asks_all(objective) else logits[0]
+    score = objective.score(asked, aim)
     _require(score.shape == (count,) and score.is_floating_point(), "score must be one float a row")
+    slack = slack_of(objective, logits, aim)
+    _require(
+        slack is None or (slack.shape == (4, count) and slack.is_floating_point()),
+        "slack must be one float for each network and row: (networks, n)",
+    )
     for name, answer in (
         ("allows", objective.allows(logits[1:], aim)),
         ("found", objective.found(logits, aim)),
@@ -211,7 +217,7 @@ def check_objective(objective: Objective) -> None:
         "rows must not touch (found)",
     )
     _require(
-        torch.allclose(objective.score(logits[0][order], aim[order]), score[order]),
+        torch.allclose(objective.score(asked[..., order, :], aim[order]), score[order]),
         "rows must not touch (score)",
     )
 

@@ -3,9 +3,8 @@
 import torch
 from torch import nn
 
-from foible.basket import Budget
 from foible.search.ledger import Ledger
-from foible.search.tangents import start, step
+from foible.search.tangents import Problem, start, step
 
 
 def test_margins_belong_to_their_rivals_also_after_a_step_that_is_taken_back():
@@ -17,12 +16,14 @@ def test_margins_belong_to_their_rivals_also_after_a_step_that_is_taken_back():
     images = torch.rand(60, 16, generator=torch.Generator().manual_seed(1))
     labels = network(images).argmax(1)
     targets = (labels + 1) % 30
-    ledger = Ledger(network, images, labels, norm="l2", low=0.0, high=1.0, sure=0.0, budget=Budget(), any_class=False)
-    state = start(ledger, torch.arange(60), targets, images, "l2")
+    problem = Problem(
+        network, (16,), images, labels, any_class=False, norm="l2", low=0.0, high=1.0, sure=0.0, ledger=Ledger(images)
+    )
+    state = start(problem, torch.arange(60), targets, images, "l2")
     changed, rejected = 0, 0
     for _ in range(25):
         slots, places = state.slot.clone(), state.z.clone()
-        step(ledger, state, "l2", 2)
+        step(problem, state, "l2", 2)
         logits = network(state.z)
         told = logits.gather(1, targets[:, None]) - logits.gather(1, state.slot)
         assert torch.allclose(state.gap, told, atol=1e-4)

@@ -56,6 +56,14 @@ def test_the_smallest_query_is_kept_and_not_what_came_back() -> None:
     assert kept.forwards.tolist() == kept.backwards.tolist() == [40] * 4
 
 
+def test_an_attack_may_ask_in_another_dtype() -> None:
+    x, y = seeds()
+    kept = wrap(lambda model, x, y: walk(model, x.double(), y))(lambda x: line(x.float()).double(), x, y)
+    assert kept.images.dtype == x.dtype
+    assert kept.found.all()
+    assert bool((kept.images[:, 0, 0, 0] >= 0.5 - 0.0201).all())  # within a step of the boundary
+
+
 def test_a_stopped_attack_keeps_its_best() -> None:
     x, y = seeds()
     full = wrap(walk)(line, x, y)

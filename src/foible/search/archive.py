@@ -58,12 +58,12 @@ class Archive:
         if held is None or (elite.found, elite.score) > (held.found, held.score):
             self.cells[cell] = elite
 
-    def spend(self, trial: Tensor, forwards: int, candidates: int = 0) -> None:
-        """So many inferences, and candidates, for each of these trials."""
-        times = torch.bincount(trial.cpu(), minlength=len(self.forwards))
-        self.forwards += forwards * times
-        self.candidates += candidates * times
-        self.spent += forwards * len(trial)
+    def spend(self, trial: Tensor, forwards: int | Tensor, candidates: int = 0) -> None:
+        """So many inferences, or (n,) of them, and so many candidates for each of these trials (n,)."""
+        each = torch.as_tensor(forwards, device="cpu").expand(len(trial))
+        self.forwards.index_add_(0, trial.cpu(), each)
+        self.candidates += candidates * torch.bincount(trial.cpu(), minlength=len(self.candidates))
+        self.spent += int(each.sum())
 
 
 def found_of(archive: Archive, draws: int, networks: int) -> Found:

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import fields
 
 import torch
 from torch import Tensor
@@ -25,9 +24,9 @@ from torch import Tensor
 from foible.basket import Budget
 from foible.errors import UserError
 from foible.search.ledger import Ledger
-from foible.search.nearest import Model, Nearest
+from foible.search.nearest import Model, Nearest, join
 from foible.search.projection import Bound, within
-from foible.search.tangents import SLOTS, slopes_at, start, step
+from foible.search.tangents import SLOTS, Problem, slopes_at, start, step
 
 RESCUE, LEAD = 20, 60  # steps after which a row that has found nothing is led there by its gradient; steps of that
 AGAIN = (1.5, 0.5, 3.0, 0.75, 2.0)  # where further starts begin, in units of the distance found
@@ -74,20 +73,17 @@ def closest(
     width = width or _width(images)
     parts = []
     for rows in torch.arange(len(images), device=images.device).split(width):
-        ledger = Ledger(
-            model, images[rows], labels[rows], norm=norm, low=low, high=high, sure=sure, budget=budget or Budget(),
-            any_class=targets is None,
+        x = images[rows].flatten(1)
+        problem = Problem(
+            model, images.shape[1:], x, labels[rows], any_class=targets is None, norm=norm, low=low, high=high,
+            sure=sure, ledger=Ledger(x, budget),
         )  # fmt: skip
-        search = _Search(ledger, steps, refresh, starts)
+        search = _Search(problem, steps, refresh, starts)
         search.run(None if targets is None else targets[rows], tries)
-        parts.append(ledger.close())
+        parts.append(problem.ledger.close(problem.shape))
         if tick is not None:
             tick(len(rows))
-    if not parts:
-        none = torch.zeros(0, dtype=torch.int64, device=images.device)
-        return Nearest(images.clone(), none.bool(), none.bool(), none, none.clone())
-    joined = (torch.cat([getattr(part, field.name) for part in parts]) for field in fields(Nearest))
-    return Nearest(*joined)
+    return join(parts)
 
 
 def _width(images: Tensor) -> int:
@@ -100,19 +96,20 @@ def _width(images: Tensor) -> int:
 
 
 class _Search:
-    """The whole search for the images of one ledger."""
+    """The whole search for the images of one problem."""
 
-    def __init__(self, ledger: Ledger, steps: int, refresh: int, starts: int) -> None:
-        self.ledger, self.steps, self.refresh, self.starts = ledger, steps, refresh, starts
-        self.metric = ledger.norm  # of the projections
+    def __init__(self, problem: Problem, steps: int, refresh: int, starts: int) -> None:
+        self.problem, self.ledger = problem, problem.ledger
+        self.steps, self.refresh, self.starts = steps, refresh, starts
+        self.metric = problem.norm  # of the projections
 
     def run(self, targets: Tensor | None, tries: int) -> None:
-        ledger, x = self.ledger, self.ledger.x
+        problem, ledger, x = self.problem, self.ledger, self.problem.x
         rows = torch.arange(len(x), device=x.device)
         with torch.no_grad():
-            logits = ledger.logits(x, rows).detach()
+            logits = problem.logits(x, rows).detach()
         self.slots = min(SLOTS, logits.shape[1] - 1)
-        hit = ledger.note(rows, x, logits, rows if targets is None else targets)
+        hit = problem.note(rows, x, logits, rows if targets is None else targets)
         rows = (~hit & ledger.able(rows, self.slots)).nonzero()[:, 0]
         if not len(rows):
             return
@@ -124,51 +121,51 @@ class _Search:
 
     def _likely(self, rows: Tensor, logits: Tensor, tries: int) -> Tensor:
         """(n, tries): the rivals that look nearest from x, by their tangents there."""
-        ledger, labels = self.ledger, self.ledger.labels[rows]
+        problem, labels = self.problem, self.problem.labels[rows]
         classes = logits.scatter(1, labels[:, None], -torch.inf).topk(self.slots, 1).indices
-        gaps, slopes, _ = slopes_at(ledger, rows, ledger.x[rows], labels, lambda _: classes)
-        guess = gaps / slopes.norm(dim=2, p=1 if ledger.norm == "linf" else 2).clamp_min(1e-12)
+        gaps, slopes, _ = slopes_at(problem, rows, problem.x[rows], labels, lambda _: classes)
+        guess = gaps / slopes.norm(dim=2, p=1 if problem.norm == "linf" else 2).clamp_min(1e-12)
         return classes.gather(1, guess.argsort(dim=1)[:, :tries])
 
     def _tour(self, rows: Tensor, targets: Tensor) -> None:
         """From x; where that finds nothing, from where a gradient leads; then from other points on the line through
         what was found."""
-        ledger, steps = self.ledger, self.steps
-        self._go(rows, targets, ledger.x[rows], steps, RESCUE if ledger.norm == "l2" else steps)
-        lost = (~ledger.found(rows)).nonzero()[:, 0]
+        problem, ledger, steps = self.problem, self.ledger, self.steps
+        self._go(rows, targets, problem.x[rows], steps, RESCUE if problem.norm == "l2" else steps)
+        lost = (~ledger.found[rows]).nonzero()[:, 0]
         if len(lost):
             there = self._lead(rows[lost], targets[lost])
-            led = ledger.found(rows[lost]).nonzero()[:, 0]
+            led = ledger.found[rows[lost]].nonzero()[:, 0]
             rest = max(1, (steps - RESCUE) // 2)
             self.metric = "l2"  # surer than the maximum norm, which may have been the trouble
             self._go(rows[lost[led]], targets[lost[led]], there[led], rest, rest)
-            self.metric = ledger.norm
+            self.metric = problem.norm
         for factor in AGAIN[: self.starts - 1]:
-            again = ledger.found(rows).nonzero()[:, 0]
+            again = ledger.found[rows].nonzero()[:, 0]
             rows, targets = rows[again], targets[again]
-            x = ledger.x[rows]
-            begin = within(x + factor * (ledger.best[rows] - x), ledger.low, ledger.high)
+            x = problem.x[rows]
+            begin = within(x + factor * (ledger.best[rows] - x), problem.low, problem.high)
             self._go(rows, targets, begin, steps, steps)
 
     def _go(self, rows: Tensor, targets: Tensor, begin: Tensor, steps: int, patience: int) -> None:
         """Steps from `begin`; a row that has found nothing after `patience` of them ends."""
-        ledger = self.ledger
+        problem, ledger = self.problem, self.ledger
         able = ledger.able(rows, self.slots).nonzero()[:, 0]
         if not len(able):
             return
-        state = start(ledger, rows[able], targets[able], begin[able], self.metric)
+        state = start(problem, rows[able], targets[able], begin[able], self.metric)
         ended: list[tuple[Tensor, ...]] = []
         for number in range(steps):
             going = ledger.able(state.row, self.refresh) & (state.still < 2)
             if number == patience:
-                going &= ledger.found(state.row)
+                going &= ledger.found[state.row]
             if not bool(going.all()):
                 done = (~going).nonzero()[:, 0]
                 ended.append((state.row[done], state.z[done], state.target[done]))
                 state.keep(going.nonzero()[:, 0])
             if not len(state.row):
                 break
-            step(ledger, state, self.metric, self.refresh)
+            step(problem, state, self.metric, self.refresh)
         ended.append((state.row, state.z, state.target))
         self._reach(*(torch.cat(parts) for parts in zip(*ended, strict=True)))
 
@@ -176,10 +173,10 @@ class _Search:
     def _reach(self, rows: Tensor, z: Tensor, targets: Tensor) -> None:
         """Along the segment from x through where each row ended: the first point beyond the boundary, by halving. Then
         once more, finely, along the segment to the nearest point known."""
-        ledger = self.ledger
-        known = ledger.found(rows)
+        problem, ledger = self.problem, self.ledger
+        known = ledger.found[rows]
         for fine, halvings in ((False, 9), (True, 12)):
-            x = ledger.x[rows]
+            x = problem.x[rows]
             direction = ledger.best[rows] - x if fine else z - x
             near, far = (torch.where(known, 0.999, 0.99), 1.0) if fine else (0.97, torch.where(known, 1.1, 4.0))
             short, long = near * torch.ones_like(x[:, 0]), far * torch.ones_like(x[:, 0])
@@ -191,16 +188,16 @@ class _Search:
                 if not len(rows):
                     return
                 middle = (short + long) / 2
-                points = within(x + middle[:, None] * direction, ledger.low, ledger.high)
-                hit = ledger.note(rows, points, ledger.logits(points, rows).detach(), targets)
+                points = within(x + middle[:, None] * direction, problem.low, problem.high)
+                hit = problem.note(rows, points, problem.logits(points, rows).detach(), targets)
                 short, long = torch.where(hit, short, middle), torch.where(hit, middle, long)
 
     def _lead(self, rows: Tensor, targets: Tensor) -> Tensor:
         """Points (n, d) where the target is given, from the best there is up the slope of its log-probability; strides
         grow while it rises and shrink when it falls. Where that leads nowhere, how far it came."""
-        ledger, x = self.ledger, self.ledger.x[rows]
+        problem, ledger, x = self.problem, self.ledger, self.problem.x[rows]
         z, live = ledger.best[rows].clone(), torch.arange(len(x), device=x.device)
-        endless = math.isinf(float(torch.as_tensor(ledger.high).max()))
+        endless = math.isinf(float(torch.as_tensor(problem.high).max()))
         room = x.abs().mean(1).clamp_min(1e-6) if endless else torch.ones_like(x[:, 0])
         stride = 0.002 * math.sqrt(x.shape[1]) * room
         before = torch.full_like(stride, -torch.inf)
@@ -211,15 +208,15 @@ class _Search:
             here = rows[live]
             with torch.enable_grad():
                 at = z[live].detach().requires_grad_()
-                logits = ledger.logits(at, here)
+                logits = problem.logits(at, here)
                 gain = logits.log_softmax(1).gather(1, targets[live][:, None])[:, 0]
                 slope = torch.autograd.grad(gain.sum(), at)[0]
             ledger.backwards[here] += 1
             ledger.invalid[here] |= ~slope.isfinite().all(1)
-            hit = ledger.note(here, z[live], logits.detach(), targets[live])
+            hit = problem.note(here, z[live], logits.detach(), targets[live])
             stride[live] *= torch.where(gain.detach() > before[live], 1.1, 0.6)
             before[live] = gain.detach()
             ahead = stride[live][:, None] * slope / slope.norm(dim=1, keepdim=True).clamp_min(1e-30)
-            z[live] = torch.where(hit[:, None], z[live], within(z[live] + ahead, ledger.low, ledger.high))
+            z[live] = torch.where(hit[:, None], z[live], within(z[live] + ahead, problem.low, problem.high))
             live = live[~hit]
         return z

@@ -19,8 +19,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear
 
-from foible.basket import Basket, Precision
-from foible.objectives import Objective, of_class, probabilities
+from foible.basket import Basket, Budget
+from foible.search.asking import Asker, trace_of
+from foible.search.found import INVALID, Found, some_rows
+from foible.search.lanes import ROUND, Lanes
+
+AHEAD = 64  # most candidates of one lane that are judged at once, where there is room
 
 
 class State(NamedTuple):
@@ -82,16 +86,44 @@ def together(basket: Basket, names: list[str]) -> Callable[[Tensor], Tensor] | N
     return judge
 
 
+def is_worth_it(asker: Asker) -> bool:
+    """Whether asking everybody about everything is quicker than a look at who improved."""
+    return asker.basket.device.type == "cuda" and is_cheap(asker.basket, asker.everyone)
+
+
+def climb(lanes: Lanes, seed: int, patience: int, budget: Budget) -> Found:
+    """Hill climbing, a round at a time: the same moves as `hill_climb` takes."""
+    dense, each = Dense(lanes.space, lanes.asker, patience), len(lanes.asker.everyone)
+    while len(lanes):
+        ahead = min(AHEAD, lanes.width // len(lanes))
+        drawn = lanes.draws(seed, ROUND if ahead < 2 else ahead)
+        left = _left(budget, lanes.forwards, each)
+        brought = (dense.round if ahead < 2 else dense.look_ahead)(lanes, drawn, left)
+        lanes.events.append(brought.events)
+        lanes.candidates = lanes.candidates + brought.tried
+        lanes.forwards = lanes.forwards + brought.tried * each
+        lanes.outcome = lanes.outcome.masked_fill(brought.broken, INVALID)
+        if brought.waiting.numel():
+            lanes.finish(brought.waiting, lanes.space.render(some_rows(lanes.points, brought.waiting)))
+        lanes.refill()
+    return lanes.close()
+
+
+def _left(budget: Budget, spent: Tensor, each: int) -> Tensor:
+    """How many more candidates each row may try, at `each` inferences a candidate."""
+    if budget.forwards is None:
+        return torch.full_like(spent, 2**62)
+    return (budget.forwards - spent + each - 1).div(each, rounding_mode="floor").clamp_min(1)
+
+
 class Dense:
     """The rounds of one search."""
 
-    def __init__(
-        self, space: Any, objective: Objective, basket: Basket, names: list[str], patience: int, precision: Precision
-    ) -> None:
-        self.space, self.objective, self.basket, self.names = space, objective, basket, names
-        self.patience, self.precision = patience, precision
+    def __init__(self, space: Any, asker: Asker, patience: int) -> None:
+        self.space, self.asker, self.objective, self.patience = space, asker, asker.objective, patience
         self.moved: tuple[int, ...] | None = None  # which fields of a point moves change
-        self.judge = together(basket, names) if precision == "float32" and basket.device.type == "cuda" else None
+        product = asker.precision == "float32" and asker.basket.device.type == "cuda"
+        self.judge = together(asker.basket, asker.everyone) if product else None
 
     def _step(
         self, still: Any, state: State, aim: Tensor, drawn: Tensor, left: Tensor
@@ -102,7 +134,7 @@ class Dense:
             fields[place] = field
         candidate = self.space.move(type(still)(*fields), drawn)
         logits = self._judge(self.space.render(candidate))
-        score = self._score(logits, aim)
+        score = self.asker.score(logits, aim)
         active = state.alive & ~state.waiting
         accepted = active & (score > state.best) & self.objective.allows(logits[1:], aim)
         broken = active & score.isnan()
@@ -123,21 +155,18 @@ class Dense:
         return after, accepted, broken, logits
 
     def _judge(self, images: Tensor) -> Tensor:
-        judged = self.judge(images) if self.judge else self.basket.judge(images, self.names, self.precision)
+        asker = self.asker
+        judged = self.judge(images) if self.judge else asker.basket.judge(images, asker.everyone, asker.precision)
         return judged.float()
 
-    def _score(self, logits: Tensor, aim: Tensor) -> Tensor:
-        whole = getattr(self.objective, "whole", False)
-        return self.objective.score(logits if whole else logits[0], aim)
-
-    def _moved(self, lanes: Any, drawn: Tensor) -> tuple[int, ...]:
+    def _moved(self, lanes: Lanes, drawn: Tensor) -> tuple[int, ...]:
         """Which fields of a point moves change."""
         if self.moved is None:
             pairs = enumerate(zip(lanes.points, self.space.move(lanes.points, drawn[0]), strict=True))
             self.moved = tuple(place for place, (old, new) in pairs if old is not new)
         return self.moved
 
-    def round(self, lanes: Any, drawn: Tensor, left: Tensor) -> Round:
+    def round(self, lanes: Lanes, drawn: Tensor, left: Tensor) -> Round:
         """Try drawn (steps, rows, draws) in turn; `lanes` is brought up to date. left: candidates each row may try."""
         places = self._moved(lanes, drawn)
         nobody = torch.zeros_like(lanes.alive)
@@ -153,24 +182,23 @@ class Dense:
             broken = broken | worse
         when, rows = torch.stack(taken).nonzero().unbind(1)
         answers = torch.stack(said).transpose(1, 2)[when, rows].transpose(0, 1)  # (networks, accepted, classes)
-        trace = of_class(probabilities(answers), lanes.aim[rows]).t()
-        events = (lanes.rows[rows], lanes.step[rows] + when, drawn[when, rows], trace)
+        trace = trace_of(answers, lanes.aim[rows])
+        events = (lanes.trial[rows], lanes.candidates[rows] + when, drawn[when, rows], trace)
         fields = list(lanes.points)
         for place, field in zip(places, state.moving, strict=True):
             fields[place] = field
         lanes.points = type(lanes.points)(*fields)
         lanes.best, lanes.stale, lanes.alive = state.best, state.stale, state.alive
-        lanes.step = lanes.step + state.tried
         return Round(events, state.tried, state.waiting.nonzero()[:, 0], broken)
 
-    def look_ahead(self, lanes: Any, drawn: Tensor, left: Tensor) -> Round:
+    def look_ahead(self, lanes: Lanes, drawn: Tensor, left: Tensor) -> Round:
         """The same for drawn (steps, rows, draws) judged at once, of which each row takes all up to its first gain."""
         steps, count = drawn.shape[:2]
         moved, copies = self._moved(lanes, drawn), torch.arange(count, device=drawn.device).repeat(steps)
-        start = type(lanes.points)(*(field.index_select(0, copies) for field in lanes.points))
+        start = some_rows(lanes.points, copies)
         candidate, aim = self.space.move(start, drawn.flatten(0, 1)), lanes.aim[copies]
         logits = self._judge(self.space.render(candidate))
-        score = self._score(logits, aim)
+        score = self.asker.score(logits, aim)
         better = ((score > lanes.best[copies]) & self.objective.allows(logits[1:], aim)).view(steps, count)
         most = torch.minimum(self.patience - lanes.stale, left).clamp_max(steps)
         over = better | score.isnan().view(steps, count)
@@ -189,7 +217,6 @@ class Dense:
         broken = ends.index_fill(0, rows, False)
         lanes.alive = lanes.alive & ~broken & (lanes.stale < self.patience) & (tried < left)
         said = logits[:, places]
-        trace = of_class(probabilities(said), lanes.aim[rows]).t()
-        events = (lanes.rows[rows], lanes.step[rows] + first[rows], drawn[first[rows], rows], trace)
-        lanes.step = lanes.step + tried
+        trace = trace_of(said, lanes.aim[rows])
+        events = (lanes.trial[rows], lanes.candidates[rows] + first[rows], drawn[first[rows], rows], trace)
         return Round(events, tried, rows[self.objective.found(said, lanes.aim[rows])], broken)

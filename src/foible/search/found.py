@@ -4,12 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
 
 FOUND, EXHAUSTED, INVALID = 0, 1, 2  # positions in foible.findings.OUTCOMES
+
+
+Rows = TypeVar("Rows", bound=tuple[Any, ...])
+
+
+def some_rows(fields: Rows, index: Tensor) -> Rows:
+    """A NamedTuple of tensors, at these rows."""
+    return type(fields)(*(field.index_select(0, index) for field in fields))
 
 
 class Trials(NamedTuple):
@@ -24,7 +32,7 @@ class Trials(NamedTuple):
         return Trials(*(field.to(device) for field in self))
 
     def rows(self, index: Tensor) -> Trials:
-        return Trials(*(field.index_select(0, index) for field in self))
+        return some_rows(self, index)
 
 
 @dataclass(frozen=True)

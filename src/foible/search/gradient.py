@@ -25,9 +25,11 @@ from torch import Tensor
 
 from foible.basket import Basket, Budget, Precision
 from foible.errors import UserError
-from foible.images import settle, to_floats
-from foible.objectives import Objective, of_class, probabilities
+from foible.images import to_floats
+from foible.networks.opened import first_line
+from foible.objectives import Objective, Sloped
 from foible.randomness import uniforms
+from foible.search.asking import Asker, trace_of
 from foible.search.found import EXHAUSTED, FOUND, INVALID, Accepted, Found, Trials
 from foible.spaces import at, far, is_box
 
@@ -76,13 +78,14 @@ def gradient(
     """
     if not is_box(space):
         raise UserError(f"{type(space).__name__} has no slope to follow: use the search hill-climb or genetic")
-    if not hasattr(objective, "slack"):
+    if not isinstance(objective, Sloped):
         raise UserError(f"{type(objective).__name__} has no slack(logits, aim): the gradient search needs one")
     if effort < 1 or rate <= 0 or not 0 <= spread <= 1:
         raise UserError(
             f"effort is {effort}, rate {rate}, spread {spread}: expected at least 1, above 0, and from 0 to 1"
         )
-    climb = _Climb(space, objective, basket, trials, suspect, seed, Manner(rate=rate, spread=spread), precision)
+    asker = Asker(objective, basket, suspect, precision)
+    climb = _Climb(space, objective, asker, trials, seed, Manner(rate=rate, spread=spread))
     width = width or _width(basket, trials)
     budget = budget or Budget()
     told, count = 0, len(trials.lanes)
@@ -113,14 +116,10 @@ def _width(basket: Basket, trials: Trials) -> int:
 class _Climb:
     """Every trial's state; `step` takes some of them one step further."""
 
-    def __init__(
-        self, space: Any, objective: Any, basket: Basket, trials: Trials, suspect: str, seed: int, manner: Manner,
-        precision: Precision,
-    ) -> None:  # fmt: skip
-        self.space, self.objective, self.basket, self.manner = space, objective, basket, manner
-        self.seed, self.precision = seed, precision
-        self.names = [suspect, *basket.peers(suspect)]
-        device, count, networks = basket.device, len(trials.lanes), len(self.names)
+    def __init__(self, space: Any, objective: Sloped, asker: Asker, trials: Trials, seed: int, manner: Manner) -> None:
+        self.space, self.objective, self.asker, self.seed, self.manner = space, objective, asker, seed, manner
+        self.basket, self.names = asker.basket, asker.everyone
+        device, count, networks = asker.basket.device, len(trials.lanes), len(self.names)
         self.lanes, self.aims, self.seeds = trials.lanes.to(device), trials.aims.to(device), trials.seeds
         self.place, self.slope, self.size = (torch.zeros(count, space.draws, device=device) for _ in range(3))
         self.slack = torch.full((count, networks), NEVER, device=device)  # as last heard
@@ -144,7 +143,7 @@ class _Climb:
             self._settle(live, images.detach(), now)
             weight = torch.softmax(-self.manner.sharpness * now, 1)
             used = (weight >= self.manner.weighs) & fresh
-            (slope,) = torch.autograd.grad((heard * weight * used).sum(), place)
+            slope = self._slope((heard * weight * used).sum(), place)
         self.steps[live] += 1
         self.slack[live], self.age[live] = now, torch.where(fresh, 0, self.age[live] + 1)
         worst = now.amin(1)
@@ -190,14 +189,23 @@ class _Climb:
                 said = answers if whole else said.index_copy(0, rows, answers)
             logits.append(said)
         self.forwards[live] += fresh.sum(1)
-        slacks: Tensor = self.objective.slack(torch.stack(logits), self.aims[live]).t()
+        slacks = self.objective.slack(torch.stack(logits), self.aims[live]).t()
         return slacks, fresh
 
     def _judge(self, name: str, images: Tensor) -> Tensor:
-        said = self.basket.judge(images, [name], self.precision)[0]
+        said = self.basket.judge(images, [name], self.asker.precision)[0]
         if not said.requires_grad:
             raise UserError(f"network {name!r} gives no gradient: use the search hill-climb or strategy")
         return said
+
+    def _slope(self, gain: Tensor, place: Tensor) -> Tensor:
+        try:
+            return torch.autograd.grad(gain, place)[0]
+        except RuntimeError as error:
+            raise UserError(
+                f"torch cannot differentiate one of {', '.join(map(repr, self.names))} ({first_line(error)}): it may "
+                "write into what it keeps from call to call; mend it, or use the search hill-climb or strategy"
+            ) from error
 
     @torch.no_grad()
     def _settle(self, live: Tensor, images: Tensor, now: Tensor) -> None:
@@ -206,12 +214,12 @@ class _Climb:
         if not ready.numel():
             return
         rows = live[ready]
-        logits = self.basket.judge(settle(images.index_select(0, ready)), self.names)
+        found, logits = self.asker.settled(images.index_select(0, ready), self.aims[rows])
         self.forwards[rows] += len(self.names)
         now[ready] = torch.minimum(now[ready], self.objective.slack(logits, self.aims[rows]).t())
-        sure = self.objective.found(logits, self.aims[rows]).nonzero()[:, 0]
+        sure = found.nonzero()[:, 0]
         self.outcome[rows[sure]] = FOUND
-        trace = of_class(probabilities(logits[:, sure]), self.aims[rows[sure]]).t()
+        trace = trace_of(logits[:, sure], self.aims[rows[sure]])
         self.events.append((rows[sure], self.steps[rows[sure]], far(self.space, self.place[rows[sure]]), trace))
 
     def _hopeless(self, live: Tensor) -> Tensor:

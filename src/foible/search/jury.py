@@ -20,8 +20,9 @@ import torch
 from torch import Tensor
 
 from foible.basket import Basket, Precision
-from foible.images import settle
-from foible.objectives import Objective
+from foible.objectives import Objective, slack_of
+from foible.search.asking import Asker
+from foible.search.found import some_rows
 
 PRESSURE = 2.0  # above 1: what the suspect gains must not make up for what a peer loses
 REFUSED = 1000.0  # what peers lack together where an objective cannot say how much: more than any score
@@ -43,43 +44,35 @@ def best(values: Tensor, count: int) -> Tensor:
     return values.argsort(dim=1, descending=True, stable=True)[:, :count]
 
 
-def some_rows(fields: Any, index: Tensor) -> Any:
-    """A NamedTuple of tensors, at these rows."""
-    return type(fields)(*(field.index_select(0, index) for field in fields))
-
-
 class Jury:
     """The networks of a basket, asked in turn about as few members as selection needs."""
 
     def __init__(self, space: Any, objective: Objective, basket: Basket, suspect: str, precision: Precision) -> None:
         self.space, self.objective, self.basket, self.precision = space, objective, basket, precision
-        self.peers = basket.peers(suspect)
-        self.everyone = [suspect, *self.peers]
-        self.whole = bool(getattr(objective, "whole", False))  # the score itself takes every network's answer
+        self.asker = Asker(objective, basket, suspect, precision)
+        self.everyone = self.asker.everyone
 
     def judge(self, start: Any, aims: Tensor, paths: Tensor, parents: int, left: Tensor) -> Verdict:
         """start: points of n lanes. aims: (n,). paths: (n, members, moves, draws). left: (n,) inferences."""
         count, members = paths.shape[:2]
-        device, peers = paths.device, len(self.peers)
+        device, asked, peers = paths.device, len(self.asker.first), len(self.asker.peers)
         first = members * torch.arange(count, device=device)[:, None]  # the row of each lane's first member
         lane = torch.arange(count, device=device).repeat_interleave(members)
         points = some_rows(start, lane)
         for move in paths.flatten(0, 1).unbind(1):
             points = self.space.move(points, move)
         images, aim = self.space.render(points), aims[lane]
-        asked = self.everyone if self.whole else self.everyone[:1]
-        logits = self.basket.judge(images, asked, self.precision)
-        score = self.objective.score(logits if self.whole else logits[0], aim)
+        logits, score = self.asker.ask(images, aim)
         said = logits.new_zeros(len(self.everyone), *logits.shape[1:])
-        said[: len(asked)] = logits
-        born = torch.arange(members, device=device) * len(asked) < left[:, None]
+        said[:asked] = logits
+        born = torch.arange(members, device=device) * asked < left[:, None]
         broken = (score.isnan().view_as(born) & born).any(1)
-        known = torch.full_like(lane, len(asked) - 1)  # peers that each row has been shown to
-        if self.whole:
+        known = torch.full_like(lane, asked - 1)  # peers that each row has been shown to
+        if self.asker.all:
             score = score - self._lack(said, aim)
         fitness = score.nan_to_num(nan=-torch.inf).where(born.flatten(), -torch.inf)
-        spent, hit = born.sum(1) * len(asked), torch.full_like(aims, -1)
-        ready = best(fitness.view_as(born), members) + first if len(asked) > peers else first[:0]
+        spent, hit = born.sum(1) * asked, torch.full_like(aims, -1)
+        ready = best(fitness.view_as(born), members) + first if asked > peers else first[:0]
         while True:
             self._settle(ready.flatten(), images, said, aim, members, spent, hit, born.flatten() & ~broken[lane])
             rows = best(fitness.view_as(born), parents) + first
@@ -104,10 +97,10 @@ class Jury:
 
     def _lack(self, said: Tensor, aim: Tensor) -> Tensor:
         """(n,): by how much the conditions of these peers fail, together; the suspect's answer comes first."""
-        slack = getattr(self.objective, "slack", None)
+        slack = slack_of(self.objective, said, aim)
         if slack is None:
             return torch.where(self.objective.allows(said[1:], aim), 0.0, REFUSED)
-        lacking: Tensor = -slack(said, aim)[1:].clamp(max=0)
+        lacking = -slack[1:].clamp(max=0)
         return PRESSURE * lacking.sum(0).nan_to_num(nan=torch.inf)
 
     def _settle(
@@ -121,6 +114,6 @@ class Jury:
         rows = rows[torch.cat([torch.ones_like(lane[:1]), lane.diff()]) > 0]
         if rows.numel():
             spent[rows // members] += len(self.everyone)
-            logits = self.basket.judge(settle(images.index_select(0, rows)), self.everyone)
-            rows = rows[self.objective.found(logits, aim[rows])]
+            sure, _ = self.asker.settled(images.index_select(0, rows), aim[rows])
+            rows = rows[sure]
             hit[rows // members] = rows % members

@@ -24,7 +24,7 @@ from foible.basket import Budget
 from foible.errors import UserError
 from foible.images import to_floats
 from foible.search.lattice_finish import combine
-from foible.search.lattice_judge import RIVALS, Judge, box, whole
+from foible.search.lattice_judge import RIVALS, LatticeJudge, box, whole
 from foible.search.lattice_linf import evenly
 from foible.search.lattice_planes import needs, way_to
 from foible.search.nearest import Model, Nearest, length
@@ -66,18 +66,19 @@ def on_lattice(
     forwards, backwards = torch.zeros_like(nearest.forwards), torch.zeros_like(nearest.backwards)
     if len(rows):
         aims = None if targets is None else targets[rows]
-        judge = Judge(model, images[rows], labels[rows], aims, box(low, high), norm, budget or Budget())
+        judge = LatticeJudge(model, images[rows], labels[rows], aims, box(low, high), norm, budget)
         judge.begin()
         if norm == "linf":
             evenly(judge, guess[rows])
-            judge.done = judge.done | judge.found
+            judge.done = judge.done | judge.ledger.found
         _nearest(judge, guess[rows])
-        best[rows], found[rows], invalid[rows] = judge.best, judge.found, judge.invalid
-        forwards[rows], backwards[rows] = judge.forwards, judge.backwards
+        part = judge.ledger.close(best.shape[1:])
+        best[rows], found[rows], invalid[rows] = part.images, part.found, part.invalid
+        forwards[rows], backwards[rows] = part.forwards, part.backwards
     return Nearest((best / 255).view_as(images), found, invalid, forwards, backwards)
 
 
-def _nearest(judge: Judge, guess: Tensor) -> None:
+def _nearest(judge: LatticeJudge, guess: Tensor) -> None:
     """The least l2 change, from levels (n, pixels) of a continuous answer."""
     if not judge.affords(1):
         return
@@ -92,18 +93,19 @@ def _nearest(judge: Judge, guess: Tensor) -> None:
         margins, slopes = judge.planes(at)
         way = way_to(judge.origin, slopes, needs(at, margins, slopes), span)
         _follow(judge, way)
-        at = torch.where((judge.cost <= fair)[:, None], judge.best, whole(judge.origin + way, span))
+        at = torch.where((judge.ledger.least <= fair)[:, None], judge.ledger.best, whole(judge.origin + way, span))
     tried = None
     for turn in range(TURNS):
         if not judge.affords(2, RIVALS):
             return
-        margins, slopes = judge.planes(judge.best)
+        best = judge.ledger.best.clone()  # the ledger's own changes with every better point
+        margins, slopes = judge.planes(best)
         if turn == 0:
-            way = way_to(judge.origin, slopes, needs(judge.best, margins, slopes), span)
-        tried = combine(judge, judge.best, margins, slopes, way, span, ~judge.found, turn, tried)
+            way = way_to(judge.origin, slopes, needs(best, margins, slopes), span)
+        tried = combine(judge, best, margins, slopes, way, span, ~judge.ledger.found, turn, tried)
 
 
-def _follow(judge: Judge, way: Tensor) -> None:
+def _follow(judge: LatticeJudge, way: Tensor) -> None:
     """Go along way (n, pixels) from the origins, as far as the model asks for: bisection on the length."""
     part = torch.ones(len(way), device=way.device)
     under, over, factor = torch.zeros_like(part), torch.full_like(part, torch.inf), 1.02

@@ -6,7 +6,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from foible.search.lattice_judge import Judge, Span
+from foible.search.lattice_judge import LatticeJudge, Span
 
 PIXELS = 6  # changed together
 COMBINATIONS = 1000  # of their changes, at most: with fewer pixels, larger changes
@@ -22,7 +22,7 @@ def changes(pixels: int) -> Tensor:
 
 
 def combine(
-    judge: Judge,
+    judge: LatticeJudge,
     best: Tensor,
     margins: Tensor,
     slopes: Tensor,
@@ -66,7 +66,7 @@ def combine(
         tried = tried.scatter(1, pick, True)
         worth = worth & ~tried & ~(hit[:, None] & (longer >= longer.gather(1, pick)))
         asked = torch.where(likely, asked, asked + torch.where(hit, -unit, unit) / 2)
-    return tried & (judge.best == best).all(1)[:, None]
+    return tried & (judge.ledger.best == best).all(1)[:, None]
 
 
 def _pixels(over: Tensor, way: Tensor, turn: int) -> Tensor:

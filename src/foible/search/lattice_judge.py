@@ -1,4 +1,4 @@
-"""Judging points of the 8-bit lattice, and keeping the best of them, row by row, with what it cost."""
+"""Judging points of the 8-bit lattice, row by row; what is kept of them is in the ledger."""
 
 from __future__ import annotations
 
@@ -9,15 +9,17 @@ import torch
 from torch import Tensor
 
 from foible.basket import Budget
-from foible.search.nearest import Model, margin, reached
+from foible.search.ledger import Ledger
+from foible.search.nearest import Model, margin
 
 RIVALS = 5  # classes that a target is held against at once: one backward pass each
 Span = tuple[Any, Any]  # the least and the most levels: numbers, or (n, pixels) each
 ON = 1e-3  # levels: an origin this close to the lattice is on it
 
 
-class Judge:
-    """n rows on their way over the lattice. Points are levels (n, pixels), floats of whole numbers 0 … 255."""
+class LatticeJudge:
+    """n rows on their way over the lattice. Points are levels (n, pixels), floats of whole numbers 0 … 255; sizes are
+    squared l2 or plain linf distances from the origins, in levels."""
 
     def __init__(
         self,
@@ -27,32 +29,23 @@ class Judge:
         targets: Tensor | None,
         span: tuple[int, int],
         norm: str,
-        budget: Budget,
+        budget: Budget | None,
     ) -> None:
-        self.model, self.labels, self.targets, self.norm, self.budget = model, labels, targets, norm, budget
-        self.shape, count = images.shape, len(images)
-        self.span = span
+        self.model, self.labels, self.targets, self.norm = model, labels, targets, norm
+        self.shape, self.span = images.shape, span
         levels = 255 * images.flatten(1)
         self.origin = torch.where((levels - levels.round()).abs() < ON, levels.round(), levels)
-        self.best = whole(levels, self.span)
-        self.cost = torch.full((count,), torch.inf, dtype=torch.float64, device=images.device)  # of the best, if found
-        self.miss = torch.full((count,), -torch.inf, device=images.device)  # margin of the best, if not found
-        self.found = torch.zeros(count, dtype=torch.bool, device=images.device)
-        self.broken, self.done, self.resting = (self.found.clone() for _ in range(3))  # done for good; for now
-        self.forwards = torch.zeros(count, dtype=torch.int64, device=images.device)
-        self.backwards = self.forwards.clone()
+        self.ledger = Ledger(whole(levels, span), budget)
+        self.every = torch.arange(len(images), device=images.device)
+        self.done, self.resting = (torch.zeros_like(self.ledger.invalid) for _ in range(2))  # for good; for now
 
     def begin(self) -> None:
         """Ask about the origins themselves: where they are called as wanted already, nothing is left to do."""
         if self.affords(1):
             self.done = self.done | self.attempt(self.origin)
 
-    @property
-    def invalid(self) -> Tensor:
-        return self.broken & ~self.found
-
     def distance(self, levels: Tensor) -> Tensor:
-        """(n,) float64: squared l2 or plain linf distance from the origins, in levels."""
+        """(n,): how far levels are from the origins, in float64, where sums of squares of whole levels are exact."""
         change = levels - self.origin
         if self.norm == "linf":
             return change.abs().amax(1).double()
@@ -64,31 +57,19 @@ class Judge:
 
     def affords(self, forwards: int, backwards: int = 0) -> bool:
         """Whether any row is left that may spend that much more; those that may not are done."""
-        for spent, more, most in (
-            (self.forwards, forwards, self.budget.forwards),
-            (self.backwards, backwards, self.budget.backwards),
-        ):
-            if most is not None:
-                self.done = self.done | (~self.resting & (spent + more > most))
+        self.done = self.done | (~self.resting & ~self.ledger.affords(self.every, forwards, backwards))
         return not bool(self.idle.all())
 
     def attempt(self, levels: Tensor) -> Tensor:
-        """(n,) bool: whether the model says what is asked for at these levels, rounded and within the box. The nearest
-        such point is kept; before there is one, the point that came closest to being one."""
+        """(n,) bool: whether the model says what is asked for at these levels, rounded and within the box. They are
+        offered to the ledger where a row is not idle."""
         levels = whole(levels, self.span)
         with torch.no_grad():
             logits = self.model((levels / 255).view(self.shape))
-        self.forwards += ~self.idle
-        margins = margin(logits, self.labels, self.targets)
-        hit = reached(logits, self.labels, self.targets)
-        self.broken |= ~logits.isfinite().all(1)
-        cost = self.distance(levels)
-        nearer = hit & (cost < self.cost) & ~self.idle
-        closer = ~self.found & ~hit & (margins > self.miss) & ~self.idle
-        self.cost = torch.where(nearer, cost, self.cost)
-        self.miss = torch.where(closer, margins, self.miss)
-        self.found = self.found | nearer
-        self.best = torch.where((nearer | closer)[:, None], levels, self.best)
+        by, sound = margin(logits, self.labels, self.targets), logits.isfinite().all(1)
+        hit, size = sound & (by > 0), self.distance(levels)
+        self.ledger.spend(~self.idle)
+        self.ledger.offer(self.every, levels, by=by, hit=hit, size=size, sound=sound, counts=~self.idle)
         return hit
 
     def planes(self, levels: Tensor) -> tuple[Tensor, Tensor]:
@@ -109,8 +90,7 @@ class Judge:
                 torch.autograd.grad(margins[:, j].sum(), at, retain_graph=j + 1 < count)[0].flatten(1) / 255
                 for j in range(count)
             ]
-        self.forwards += ~self.idle
-        self.backwards += count * ~self.idle
+        self.ledger.spend(~self.idle, 1, count)
         stacked = torch.stack(slopes, 1)
         return margins.detach().nan_to_num(0, 0, 0), stacked.nan_to_num(0, 0, 0)
 

@@ -10,14 +10,14 @@ import torch
 from torch import Tensor
 
 from foible.search.lattice_finish import TRIES, combine
-from foible.search.lattice_judge import RIVALS, Judge, whole
+from foible.search.lattice_judge import RIVALS, LatticeJudge, whole
 from foible.search.lattice_planes import needs, way_to
 
 RADII = 7
 STEPS = 2  # within a radius: slopes and a judgement each
 
 
-def evenly(judge: Judge, guess: Tensor) -> None:
+def evenly(judge: LatticeJudge, guess: Tensor) -> None:
     """The least linf change, from levels (n, pixels) of a continuous answer."""
     change = guess - judge.origin
     size = change.abs().amax(1)
@@ -29,29 +29,29 @@ def evenly(judge: Judge, guess: Tensor) -> None:
             return
         hit = _within(judge, guess, way, radius)
         judge.resting = torch.zeros_like(hit)
-        under, over = torch.where(hit, under, radius), torch.where(hit, judge.cost.float(), over)
+        under, over = torch.where(hit, under, radius), torch.where(hit, judge.ledger.least.float(), over)
         between = torch.where(under == 0, over - stride, ((under + over) / 2).floor())
         radius = torch.where(over.isinf(), under + stride, between).clamp(1, 255)
         judge.done = judge.done | (over - under <= 1) | (under >= 255)
         stride *= 2
 
 
-def _within(judge: Judge, guess: Tensor, way: Tensor, radius: Tensor) -> Tensor:
+def _within(judge: LatticeJudge, guess: Tensor, way: Tensor, radius: Tensor) -> Tensor:
     """(n,) bool: whether a point is known whose pixels are off by radius (n,) levels at most."""
     bound, (low, high) = radius[:, None], judge.span
     span = (judge.origin - bound).ceil().clamp_min(low), (judge.origin + bound).floor().clamp_max(high)
     judge.attempt(whole(judge.origin + bound * way, span))
     at = guess.clamp(*span)
     for _ in range(STEPS):
-        judge.resting = judge.cost <= radius
+        judge.resting = judge.ledger.least <= radius
         if bool(judge.idle.all()):
             return judge.resting
         margins, slopes = judge.planes(at)
         onward = way_to(judge.origin, slopes, needs(at, margins, slopes), span)
         at = whole(judge.origin + onward, span)
         judge.attempt(at)
-    judge.resting = judge.cost <= radius
+    judge.resting = judge.ledger.least <= radius
     at = whole(guess, span)
     margins, slopes = judge.planes(at)
     combine(judge, at, margins, slopes, at - judge.origin, span, torch.ones_like(judge.done))
-    return judge.cost <= radius
+    return judge.ledger.least <= radius

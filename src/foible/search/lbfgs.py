@@ -21,7 +21,8 @@ from torch.nn.functional import softplus
 from foible.basket import Budget
 from foible.errors import UserError
 from foible.search.box_lbfgs import minimise
-from foible.search.nearest import Model, Nearest, margin
+from foible.search.ledger import Ledger
+from foible.search.nearest import Model, Nearest, join, margin
 
 FACTOR = 4.0  # from the first c to the second, while there is no bracket; then its square, its cube, ...
 NARROW = 1.1  # a bracket whose ends differ by no more is not worth another c
@@ -65,12 +66,12 @@ def lbfgs(
     parts: list[Nearest] = []
     for rows in torch.arange(len(images), device=images.device).split(width or _width(images, history)):
         aims = None if targets is None else targets[rows]
-        search = _Search(model, images[rows], labels[rows], aims, low, high, budget or Budget(), tick)
+        search = _Search(model, images[rows], labels[rows], aims, low, high, budget, tick)
         failing = search.over_c(rounds, steps, history, decrease)
         search.halve(failing, halvings)
         search.halve(search.origin, halvings)
-        parts.append(search.nearest())
-    return Nearest(*(torch.cat(tensors) for tensors in zip(*(vars(part).values() for part in parts), strict=True)))
+        parts.append(search.ledger.close(search.shape))
+    return join(parts)
 
 
 def _width(images: Tensor, history: int) -> int:
@@ -85,25 +86,21 @@ class _Search:
 
     def __init__(
         self, model: Model, images: Tensor, labels: Tensor, targets: Tensor | None, low: float, high: float,
-        budget: Budget, tick: Callable[[int], None] | None,
+        budget: Budget | None, tick: Callable[[int], None] | None,
     ) -> None:  # fmt: skip
         self.model, self.shape, self.low, self.high = model, images.shape[1:], low, high
-        self.budget, self.tick = budget, tick
-        self.labels, self.targets = labels, targets
+        self.labels, self.targets, self.tick = labels, targets, tick
         self.origin = images.detach().flatten(1)
-        self.best = self.origin.clone()
-        self.least = self.origin.new_full((len(images),), torch.inf)  # squared length, of what succeeded
-        self.most = torch.full_like(self.least, -torch.inf)  # margin, while nothing did
-        self.invalid = torch.zeros_like(self.least, dtype=torch.bool)
-        self.forwards, self.backwards = (torch.zeros_like(self.least, dtype=torch.int64) for _ in range(2))
+        self.ledger = Ledger(self.origin, budget)  # sizes are squared lengths
 
     def over_c(self, rounds: int, steps: int, history: int, decrease: float) -> Tensor:
         """Search c for every row; (n, d): the answers at the least c that failed, the images where none did."""
         every = torch.arange(len(self.origin), device=self.origin.device)
-        live = every[~(self._judge(every, self.origin) > 0) & ~self._spent(every)]
+        live = every[~(self._judge(every, self.origin) > 0) & self.ledger.able(every, 1)]
         self._tell(len(every) - len(live))
-        good, bad = torch.zeros_like(self.least), torch.full_like(self.least, torch.inf)  # values of c
-        above, below = torch.full_like(self.least, torch.nan), torch.full_like(self.least, torch.nan)  # their margins
+        good = self.origin.new_zeros(len(every))  # values of c
+        bad = torch.full_like(good, torch.inf)
+        above, below = torch.full_like(good, torch.nan), torch.full_like(good, torch.nan)  # their margins
         answers, failing = self.origin.clone(), self.origin.clone()
         c = self._guess(live)
         for turn in range(rounds):
@@ -116,7 +113,7 @@ class _Search:
             bad[no], below[no], failing[no] = c[~won], margins[~won], ended[~won]
             unsolved = no[good[no] == 0]
             answers[unsolved] = failing[unsolved]
-            over = (bad[live] <= NARROW * good[live]) | self._spent(live)
+            over = (bad[live] <= NARROW * good[live]) | ~self.ledger.able(live, 1)
             self._tell(int(over.sum()))
             live = live[~over]
             c = _following(good[live], bad[live], above[live], below[live], FACTOR ** (turn + 1))
@@ -125,10 +122,10 @@ class _Search:
 
     def halve(self, ends: Tensor, times: int) -> None:
         """Halve the lines from `ends` (n, d) to what was found, where that is not the image itself."""
-        rows = (self.least.isfinite() & (self.least > 0)).nonzero()[:, 0]
-        out, into = ends[rows], self.best[rows]
+        rows = (self.ledger.found & (self.ledger.least > 0)).nonzero()[:, 0]
+        out, into = ends[rows], self.ledger.best[rows]
         for _ in range(times):
-            more = (~self._spent(rows)).nonzero()[:, 0]
+            more = self.ledger.able(rows, 1).nonzero()[:, 0]
             rows, out, into = rows[more], out[more], into[more]
             if not rows.numel():
                 return
@@ -136,25 +133,9 @@ class _Search:
             won = (self._judge(rows, middle) > 0)[:, None]
             out, into = torch.where(won, out, middle), torch.where(won, middle, into)
 
-    def nearest(self) -> Nearest:
-        found = self.least.isfinite()
-        images = self.best.view(-1, *self.shape)
-        return Nearest(images, found, self.invalid & ~found, self.forwards, self.backwards)
-
     def _tell(self, done: int) -> None:
         if self.tick is not None and done:
             self.tick(done)
-
-    def _spent(self, rows: Tensor) -> Tensor:
-        return self.budget.spent(self.forwards[rows], self.backwards[rows]) | self.invalid[rows]
-
-    def _left(self, rows: Tensor, steps: int) -> Tensor:
-        """(k,) int64: gradients that each row may still ask for, `steps` at most."""
-        left = torch.full_like(rows, steps)
-        for most, spent in ((self.budget.forwards, self.forwards), (self.budget.backwards, self.backwards)):
-            if most is not None:
-                left = left.minimum(most - spent[rows])
-        return left
 
     def _aims(self, rows: Tensor) -> tuple[Tensor, Tensor | None]:
         return self.labels[rows], None if self.targets is None else self.targets[rows]
@@ -163,19 +144,14 @@ class _Search:
     def _judge(self, rows: Tensor, points: Tensor) -> Tensor:
         """(k,): margins of these rows' points, by a forward pass."""
         logits = self.model(points.view(-1, *self.shape))
-        self.forwards[rows] += 1
+        self.ledger.spend(rows)
         return self._note(rows, points, logits, (points - self.origin[rows]).square().sum(1))
 
     def _note(self, rows: Tensor, points: Tensor, logits: Tensor, square: Tensor) -> Tensor:
-        """(k,): margins; and keep what is better than all before: of less length, or while none was found, nearer."""
+        """(k,): margins, NaN where they are not known; and offer the points to the ledger."""
         finite = logits.isfinite().all(1)
-        self.invalid[rows] |= ~finite
         margins = margin(logits, *self._aims(rows))
-        won = finite & (margins > 0)
-        nearer = finite & self.least[rows].isinf() & (margins > self.most[rows])
-        better = torch.where(won, square < self.least[rows], nearer)
-        self.best[rows[better]], self.most[rows[better]] = points[better], margins[better]
-        self.least[rows[better & won]] = square[better & won]
+        self.ledger.offer(rows, points, by=margins, hit=margins > 0, size=square, sound=finite)
         return margins.where(finite, torch.nan)
 
     def _gradient(self, points: Tensor, of: Callable[[Tensor], Tensor]) -> tuple[Tensor, Tensor, Tensor]:
@@ -193,10 +169,9 @@ class _Search:
         """(k,): a first c. Were the margin m a plane of slope w between two classes, then m = 0 at r = |m| / ‖w‖, where
         the loss has slope ‖w‖ / 2; and 2 c r = ‖w‖ / 2."""
         if not rows.numel():
-            return self.least[rows]
+            return self.origin.new_empty(0)
         _, margins, slope = self._gradient(self.origin[rows], lambda logits: margin(logits, *self._aims(rows)))
-        self.forwards[rows] += 1
-        self.backwards[rows] += 1
+        self.ledger.spend(rows, 1, 1)
         c = slope.square().sum(1) / (4 * margins.abs())
         return c.nan_to_num(1.0).clamp(1e-6, 1e6)
 
@@ -221,8 +196,7 @@ class _Search:
             change = points - self.origin[outer]
             square = change.square().sum(1)
             logits, loss, slope = self._gradient(points, lambda logits: self._loss(logits, outer))
-            self.forwards[outer] += 1
-            self.backwards[outer] += 1
+            self.ledger.spend(outer, 1, 1)
             reached = self._note(outer, points, logits, square)
             value = loss + weight * square
             lower = value <= lowest[inner]
@@ -231,9 +205,9 @@ class _Search:
 
         ended = minimise(
             function, start, self.low, self.high,
-            history=history, steps=self._left(rows, steps), decrease=decrease, scale=0.5 / c,
+            history=history, steps=self.ledger.left(rows, steps), decrease=decrease, scale=0.5 / c,
         )  # fmt: skip
-        self.invalid[rows] |= ended.invalid
+        self.ledger.invalid[rows] |= ended.invalid
         return ended.points, margins
 
 

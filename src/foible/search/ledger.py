@@ -1,4 +1,7 @@
-"""What a search for the nearest image has spent and found, image by image."""
+"""The nearest so far, row by row, and what it cost: the same book for every method that looks for minimal distortions.
+
+A method says of each point that it tried how it stands (margin, success, size); what is kept of it is decided here.
+"""
 
 from __future__ import annotations
 
@@ -6,72 +9,84 @@ import torch
 from torch import Tensor
 
 from foible.basket import Budget
-from foible.search.nearest import Model, Nearest, length, margin
-from foible.search.projection import Bound
+from foible.search.nearest import Nearest
 
 
 class Ledger:
-    """For n images (n, *shape), asked about as rows x (n, d): the nearest success so far, and the cost.
+    """For n rows of d numbers: the smallest success so far or, while there is none, the point that came closest to one.
 
-    any_class: a success is whatever is not the label; else it is the target.
+    Sizes and margins are kept in float64, which holds those of any dtype as they are.
     """
 
-    def __init__(
+    def __init__(self, start: Tensor, budget: Budget | None = None) -> None:
+        """start: (n, d), the best while nothing was offered. budget: of each row; none is no limit."""
+        self.budget = budget or Budget()
+        self.best = start.clone()
+        count, device = len(start), start.device
+        self.least = torch.full((count,), torch.inf, dtype=torch.float64, device=device)  # size of the best success
+        self.nearly = -self.least  # while there is none, the highest margin
+        self.invalid = torch.zeros(count, dtype=torch.bool, device=device)  # the model answered with NaN or infinity
+        self.forwards, self.backwards = (torch.zeros(count, dtype=torch.int64, device=device) for _ in range(2))
+
+    @property
+    def found(self) -> Tensor:
+        """(n,) bool: rows with a success."""
+        return self.least < torch.inf
+
+    def offer(
         self,
-        model: Model,
-        images: Tensor,
-        labels: Tensor,
+        rows: Tensor,
+        points: Tensor,
         *,
-        norm: str,
-        low: Bound,
-        high: Bound,
-        sure: float,
-        budget: Budget,
-        any_class: bool,
+        by: Tensor,
+        hit: Tensor,
+        size: Tensor,
+        sound: Tensor,
+        counts: Tensor | None = None,
     ) -> None:
-        self.model, self.shape, self.norm, self.low, self.high = model, images.shape[1:], norm, low, high
-        self.sure, self.budget, self.any_class = sure, budget, any_class
-        self.x, self.labels = images.flatten(1), labels
-        self.best = self.x.clone()
-        self.least = torch.full((len(images),), torch.inf, dtype=images.dtype, device=images.device)
-        self.nearly = torch.full_like(self.least, -torch.inf)  # the best margin where nothing is found
-        self.invalid = torch.zeros(len(images), dtype=torch.bool, device=images.device)
-        self.forwards = torch.zeros(len(images), dtype=torch.int64, device=images.device)
-        self.backwards = torch.zeros_like(self.forwards)
+        """Points (m, d), one for each of these rows (m,), none of them twice; and of each of them (m,):
 
-    def logits(self, points: Tensor, rows: Tensor) -> Tensor:
-        """Of points (m, d), which are tried for these rows; one forward is charged."""
-        self.forwards[rows] += 1
-        return self.model(points.view(-1, *self.shape))
-
-    def note(self, rows: Tensor, points: Tensor, logits: Tensor, targets: Tensor) -> Tensor:
-        """Remember points (m, d) that are nearer than any before; (m,) bool, which of them are successes."""
-        by = margin(logits, self.labels[rows], None if self.any_class else targets)
-        sound = logits.isfinite().all(1)
-        self.invalid[rows] |= ~sound
-        hit = (by > self.sure * logits.abs().amax(1).clamp_min(1)) & sound
-        size = length(points - self.x[rows], self.norm)
-        better = hit & (size < self.least[rows])
-        nearer = (self.least[rows] == torch.inf) & sound & ~hit & (by > self.nearly[rows])
-        index = (better | nearer).nonzero()[:, 0]
+        by: the margin. hit: whether it is a success. size: in whatever the method minimises. sound: whether the model's
+        answer was finite; else the point is not kept. counts: whether it is an offer at all; without it, all are.
+        """
+        self.invalid[rows] |= ~sound if counts is None else counts & ~sound
+        least, nearly = self.least[rows], self.nearly[rows]
+        fair = sound if counts is None else counts & sound
+        smaller = fair & hit & (size < least)
+        closer = fair & ~hit & least.isinf() & (by > nearly)
+        index = (smaller | closer).nonzero()[:, 0]
         self.best[rows[index]] = points[index]
-        self.nearly[rows] = torch.where(nearer, by, self.nearly[rows])
-        self.least[rows] = torch.where(better, size, self.least[rows])
-        return hit
+        self.least[rows] = torch.where(smaller, size, least)
+        self.nearly[rows] = torch.where(closer, by, nearly)
 
-    def able(self, rows: Tensor, backwards: int) -> Tensor:
-        """(m,) bool: rows that can pay for another forward and this many backwards, and have not met NaN."""
-        can = ~self.invalid[rows]
+    def spend(self, rows: Tensor, forwards: int = 1, backwards: int = 0) -> None:
+        """rows: their numbers (m,), or (n,) bool."""
+        self.forwards[rows] += forwards
+        if backwards:
+            self.backwards[rows] += backwards
+
+    def affords(self, rows: Tensor, forwards: int = 1, backwards: int = 0) -> Tensor:
+        """(m,) bool: which of these rows may spend that much more."""
+        can = torch.ones_like(rows, dtype=torch.bool)
         if self.budget.forwards is not None:
-            can &= self.forwards[rows] + 1 <= self.budget.forwards
+            can &= self.forwards[rows] + forwards <= self.budget.forwards
         if self.budget.backwards is not None:
             can &= self.backwards[rows] + backwards <= self.budget.backwards
         return can
 
-    def found(self, rows: Tensor) -> Tensor:
-        return self.least[rows] < torch.inf
+    def able(self, rows: Tensor, backwards: int) -> Tensor:
+        """(m,) bool: which may spend another forward and this many backwards, and have not met NaN or infinity."""
+        return self.affords(rows, 1, backwards) & ~self.invalid[rows]
 
-    def close(self) -> Nearest:
-        found = self.least < torch.inf
-        images = self.best.view(-1, *self.shape)
-        return Nearest(images, found, self.invalid & ~found, self.forwards, self.backwards)
+    def left(self, rows: Tensor, most: int) -> Tensor:
+        """(m,) int64: gradients (a forward and a backward each) that these rows may still ask for, `most` at most."""
+        left = torch.full_like(rows, most)
+        for limit, spent in ((self.budget.forwards, self.forwards), (self.budget.backwards, self.backwards)):
+            if limit is not None:
+                left = left.minimum(limit - spent[rows])
+        return left
+
+    def close(self, shape: tuple[int, ...]) -> Nearest:
+        """What became of the rows, as images of this shape (without n)."""
+        found = self.found
+        return Nearest(self.best.view(-1, *shape), found, self.invalid & ~found, self.forwards, self.backwards)

@@ -26,10 +26,11 @@ from torch import Tensor
 
 from foible.basket import Basket, Budget, Precision
 from foible.errors import UserError
-from foible.images import settle, to_floats
-from foible.objectives import Objective, of_class, probabilities
+from foible.images import to_floats
+from foible.objectives import Objective
 from foible.randomness import integers
 from foible.search.archive import Archive, Cell, Elite, found_of
+from foible.search.asking import Asker, trace_of
 from foible.search.found import Found, Trials
 from foible.search.variation import Children, variation_for
 
@@ -71,7 +72,7 @@ def map_elites(
     archive = Archive(count)
     if not count:
         return found_of(archive, space.draws, networks)
-    jury = _Jury(objective, basket, suspect, precision)
+    asker = Asker(objective, basket, suspect, precision)
     seeds, aims = to_floats(trials.seeds.to(basket.device)), trials.aims.to(basket.device)
     way = variation_for(space, seeds)
     lane, told, step, born, started = trials.lanes[:1].to(basket.device), 0, 0, 0, 0
@@ -95,8 +96,7 @@ def map_elites(
                 _parent([parents[p] for p in line], odd % 2 == 1) for odd, line in enumerate(drawn.tolist())
             ]
         children = way.children(chosen, trial.to(basket.device), seeds, seed, lane, step, members)
-        aim = aims[children.trial]
-        jury.judge(archive, children, space.render(children.points), aim, born)
+        _judge(asker, archive, children, space.render(children.points), aims[children.trial], born)
         born += room
         step += 1
         done = max(archive.spent / most if most else 0.0, step / steps if steps else 0.0)
@@ -117,63 +117,38 @@ def _parent(drawn: list[Elite], stones: bool) -> Elite:
     return max(some or drawn, key=lambda elite: elite.score)
 
 
-class _Jury:
-    """Judges children with few inferences, and puts those that deserve it into the archive."""
-
-    def __init__(self, objective: Objective, basket: Basket, suspect: str, precision: Precision) -> None:
-        self.objective, self.basket, self.precision = objective, basket, precision
-        self.everyone = [suspect, *basket.peers(suspect)]
-        self.whole = getattr(objective, "whole", False)  # its score takes every network's answer
-
-    def judge(self, archive: Archive, children: Children, images: Tensor, aim: Tensor, born: int) -> None:
-        """Judge children; `born` is how many there were before."""
-        asked = self.everyone if self.whole else self.everyone[:1]
-        first = self.basket.judge(images, asked, self.precision)
-        own = first[0]
-        score = self.objective.score(first if self.whole else own, aim)
-        archive.spend(children.trial, len(asked), candidates=1)
-        bad = score.isnan() | ~own.isfinite().all(1)
-        archive.broken[children.trial[bad].cpu()] = True
-        wrong = own.argmax(1) != aim
-        cells = _cells(own, aim, children)
-        best, held = archive.standing(cells)
-        best, held = best.to(score), held.to(score.device)
-        rows = (((score > best) | (wrong & ~held)) & ~bad).nonzero()[:, 0]
-        rows, said = self._allowed(archive, children.trial, images, aim, first, rows)
-        if not len(rows):
-            return
-        hit = self.objective.found(said, aim[rows])
-        place = _best_of_each(cells, rows.tolist(), hit.tolist(), score[rows].tolist())
-        chosen = torch.tensor(place, device=rows.device)
-        sure = torch.zeros(len(place), dtype=torch.bool)
-        settled = hit[chosen].nonzero()[:, 0]
-        if len(settled):  # found means found on what a PNG will hold, in float32
-            shown = rows[chosen[settled]]
-            archive.spend(children.trial[shown], len(self.everyone))
-            judged = self.basket.judge(settle(images.index_select(0, shown)), self.everyone)
-            sure[settled.cpu()] = self.objective.found(judged, aim[shown]).cpu()
-            for row, (right, answer) in zip(shown.tolist(), _pairs(judged[0], aim[shown]), strict=True):
-                cells[row] = (right, answer, *cells[row][2:])  # rounding may turn one wrong answer into another
-        trace = of_class(probabilities(said[:, chosen]), aim[rows[chosen]]).t().cpu()
-        for row, found, line in zip(rows[chosen].tolist(), sure.tolist(), trace, strict=True):
-            archive.enter(cells[row], children.elite(row, born + row, line, float(score[row]), found))
-
-    def _allowed(
-        self, archive: Archive, trial: Tensor, images: Tensor, aim: Tensor, first: Tensor, rows: Tensor
-    ) -> tuple[Tensor, Tensor]:
-        """The rows that all peers allow, and what everybody said of them. The first peer is asked alone: what it
-        refuses need not be shown to anybody else."""
-        said, peers = first[:, rows], self.everyone[1:]
-        if self.whole:
-            kept = self.objective.allows(said[1:], aim[rows]).nonzero()[:, 0]
-            return rows[kept], said[:, kept]
-        for some in (peers[:1], peers[1:]):
-            if some and len(rows):
-                answers = self.basket.judge(images.index_select(0, rows), some, self.precision)
-                archive.spend(trial[rows], len(some))
-                kept = self.objective.allows(answers, aim[rows]).nonzero()[:, 0]
-                rows, said = rows[kept], torch.cat([said, answers])[:, kept]
-        return rows, said
+def _judge(asker: Asker, archive: Archive, children: Children, images: Tensor, aim: Tensor, born: int) -> None:
+    """Judge children with few inferences, and put those that deserve it into the archive; `born` is how many there
+    were before."""
+    said, score = asker.ask(images, aim)
+    archive.spend(children.trial, len(asker.first), candidates=1)
+    own = said[0]
+    bad = score.isnan() | ~own.isfinite().all(1)
+    archive.broken[children.trial[bad].cpu()] = True
+    wrong = own.argmax(1) != aim
+    cells = _cells(own, aim, children)
+    best, held = archive.standing(cells)
+    best, held = best.to(score), held.to(score.device)
+    worth = (((score > best) | (wrong & ~held)) & ~bad).nonzero()[:, 0]
+    rows, said, costs = asker.allowed(images, aim, said, worth)
+    archive.spend(children.trial[worth], costs)
+    if not len(rows):
+        return
+    hit = asker.objective.found(said, aim[rows])
+    place = _best_of_each(cells, rows.tolist(), hit.tolist(), score[rows].tolist())
+    chosen = torch.tensor(place, device=rows.device)
+    sure = torch.zeros(len(place), dtype=torch.bool)
+    hits = hit[chosen].nonzero()[:, 0]
+    if len(hits):
+        shown = rows[chosen[hits]]
+        archive.spend(children.trial[shown], len(asker.everyone))
+        found, settled = asker.settled(images.index_select(0, shown), aim[shown])
+        sure[hits.cpu()] = found.cpu()
+        for row, (right, answer) in zip(shown.tolist(), _pairs(settled[0], aim[shown]), strict=True):
+            cells[row] = (right, answer, *cells[row][2:])  # rounding may turn one wrong answer into another
+    trace = trace_of(said[:, chosen], aim[rows[chosen]]).cpu()
+    for row, is_find, line in zip(rows[chosen].tolist(), sure.tolist(), trace, strict=True):
+        archive.enter(cells[row], children.elite(row, born + row, line, float(score[row]), is_find))
 
 
 def _pairs(own: Tensor, aim: Tensor) -> list[tuple[int, int]]:

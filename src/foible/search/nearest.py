@@ -11,8 +11,8 @@ does not depend on its batch-mates.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields
 
 import torch
 from torch import Tensor
@@ -30,6 +30,11 @@ class Nearest:
     invalid: Tensor  # (n,) bool: the model answered with NaN or infinity, and nothing was found
     forwards: Tensor  # (n,) int64
     backwards: Tensor  # (n,) int64
+
+
+def join(parts: Sequence[Nearest]) -> Nearest:
+    """What became of the images of all parts, in their order."""
+    return Nearest(*(torch.cat([getattr(part, field.name) for part in parts]) for field in fields(Nearest)))
 
 
 def margin(logits: Tensor, labels: Tensor, targets: Tensor | None = None) -> Tensor:

@@ -16,9 +16,10 @@ from torch import Tensor
 from foible.basket import Basket, Budget, Precision
 from foible.errors import UserError
 from foible.images import to_floats
-from foible.objectives import Objective, of_class, probabilities
-from foible.search.found import EXHAUSTED, FOUND, INVALID, Accepted, Found, Trials
-from foible.search.jury import Jury, Verdict, best, some_rows
+from foible.objectives import Objective
+from foible.search.asking import trace_of
+from foible.search.found import EXHAUSTED, FOUND, INVALID, Accepted, Found, Trials, some_rows
+from foible.search.jury import Jury, Verdict, best
 from foible.spaces import is_box
 
 PIXELS = {"cpu": 3_000_000, "cuda": 150_000_000}  # that share a batch: what a cache holds, and what a GPU likes
@@ -162,6 +163,6 @@ def _recorded(space: Any, basket: Basket, trials: Trials, everyone: list[str], b
         points, aims = space.start(to_floats(taken.seeds.to(basket.device))), taken.aims.to(basket.device)
         for place, draws in enumerate(book.path[rows].unbind(1)):
             points = space.move(points, draws)
-            trace = of_class(probabilities(basket.judge(space.render(points), everyone)), aims).t()
+            trace = trace_of(basket.judge(space.render(points), everyone), aims)
             events.append((rows, book.number[rows] * moves + place, draws, trace))
     return Accepted.gather(events, book.path.shape[2], len(everyone))

@@ -8,8 +8,7 @@ smaller; there may be a smaller change in another direction.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -18,13 +17,15 @@ from torch import Tensor
 from foible.basket import Basket
 from foible.images import LEAST_ROWS, settle, to_floats
 from foible.objectives import Objective
+from foible.search.asking import Asker
+from foible.search.lanes import lanes_of
 from foible.search.paths import fewest_moves, padded, walk
 from foible.spaces import is_box
 
 PASSES = 3  # over kinds, as long as one could be left out
 COARSE, FINE = 7, 4  # halvings of the size of the whole, and of one draw
 SEEN = 1e-3  # of a largest move: less is no part of a change
-PIXELS = 16_000_000  # in one batch, channels counted
+PIXELS = 16_000_000  # in one batch on a CPU, channels counted
 
 
 class Shrunk(NamedTuple):
@@ -47,17 +48,18 @@ def shrink(
     paths: Sequence[Tensor],
     *,
     suspect: str,
-    width: int = 1000,
+    width: int | None = None,
 ) -> Shrunk:
     """For each found row the smallest change that the whole basket, on settled images, still calls found.
 
     seeds: (n, channels, height, width), uint8 or floats in [0, 1]. aims: (n,). paths: n of (moves, draws), what was
-    found, which is given back where nothing smaller holds. Rows never touch; at most `width` share a batch.
+    found, which is given back where nothing smaller holds. Rows never touch; at most `width` share a batch (default: as
+    many as the lanes of hill climbing).
     """
     seeds, aims = to_floats(seeds.to(basket.device)), aims.to(basket.device)
-    width = max(LEAST_ROWS, min(width, PIXELS // max(1, seeds[:1].numel())))
+    asker, width = Asker(objective, basket, suspect), max(LEAST_ROWS, width or _width(basket, seeds))
     parts = [
-        _shrink(space, _Judge(objective, basket, suspect, aims[part]), seeds[part], paths[part])
+        _shrink(space, asker, aims[part], seeds[part], paths[part])
         for part in (slice(begin, begin + width) for begin in range(0, max(1, len(paths)), width))
     ]
     points = type(parts[0].points)(
@@ -72,61 +74,44 @@ def shrink(
     )
 
 
-@dataclass
-class _Judge:
-    """Does it hold? The suspect is asked first, the peers only where it is still wrong."""
-
-    objective: Objective
-    basket: Basket
-    suspect: str
-    aims: Tensor
-
-    def __post_init__(self) -> None:
-        self.forwards = torch.zeros_like(self.aims)
-
-    def holds(self, images: Tensor, rows: Tensor) -> Tensor:
-        """(m,) bool of images (m, …), which belong to these rows (m,)."""
-        if not len(rows):
-            return rows.bool()
-        settled, aims, peers = settle(images), self.aims[rows], self.basket.peers(self.suspect)
-        said = self.basket.judge(settled, [self.suspect])
-        self.forwards[rows] += 1
-        left = self.objective.found(said, aims).nonzero()[:, 0]
-        holds = torch.zeros_like(rows, dtype=torch.bool)
-        if left.numel():
-            if peers:
-                heard = self.basket.judge(settled[left], peers)
-                self.forwards[rows[left]] += len(peers)
-                said = torch.cat([said[:, left], heard])
-            holds[left] = self.objective.found(said if peers else said[:, left], aims[left])
-        return holds
+def _width(basket: Basket, seeds: Tensor) -> int:
+    """How many rows share a batch: as many as there are lanes in hill climbing, on a CPU within `PIXELS`."""
+    lanes = lanes_of(basket, seeds)
+    return lanes if basket.device.type == "cuda" else min(lanes, PIXELS // max(1, seeds[:1].numel()))
 
 
-def _shrink(space: Any, judge: _Judge, seeds: Tensor, given: Sequence[Tensor]) -> Shrunk:
+def _shrink(space: Any, asker: Asker, aims: Tensor, seeds: Tensor, given: Sequence[Tensor]) -> Shrunk:
     """All rows of one batch."""
-    count = len(given)
+    count, forwards = len(given), torch.zeros_like(aims)
+
+    def holds(images: Tensor, rows: Tensor) -> Tensor:
+        """(m,) bool of images (m, …), which belong to these rows (m,)."""
+        found, costs = asker.still_found(images, aims[rows])
+        forwards[rows] += costs
+        return found
+
     draws, lengths = padded(given, space.draws, seeds.device)
     paths, whole = list(given), torch.zeros(count, dtype=torch.bool, device=seeds.device)
     if is_box(space) and count:
         start = walk(space, seeds, draws, lengths)
-        amounts, whole = _OneMove(space, judge, seeds).smallest(2 * space.draws_of(start) - 1)
+        amounts, whole = _OneMove(space, holds, seeds).smallest(2 * space.draws_of(start) - 1)
         one = (0.5 + 0.5 * amounts).cpu()
         for row in whole.nonzero()[:, 0].tolist():
             paths[row] = one[row][None] if amounts[row].any() else one[:0]
     rest = (~whole & (lengths > 1)).nonzero()[:, 0]
     if rest.numel():
-        kept = fewest_moves(space, judge.holds, seeds, draws, lengths, rest)
+        kept = fewest_moves(space, holds, seeds, draws, lengths, rest).cpu()
         for row in rest.tolist():
-            paths[row] = given[row][kept[row, : len(given[row])].cpu()]
+            paths[row] = given[row][kept[row, : len(given[row])]]
     points = walk(space, seeds, *padded(paths, space.draws, seeds.device))
     rendered = space.render(points)
-    fails = ~judge.holds(rendered, torch.arange(count, device=seeds.device))
+    fails = ~holds(rendered, torch.arange(count, device=seeds.device))
     if fails.any():  # rounding in another batch, or a path that did not hold to begin with
         for row in fails.nonzero()[:, 0].tolist():
             paths[row] = given[row]
         points = walk(space, seeds, *padded(paths, space.draws, seeds.device))
         rendered = space.render(points)
-    return Shrunk(paths, points, settle(rendered), judge.forwards.cpu(), kinds_of(space, points))
+    return Shrunk(paths, points, settle(rendered), forwards.cpu(), kinds_of(space, points))
 
 
 def kinds_of(space: Any, points: Any) -> list[list[str]]:
@@ -145,8 +130,8 @@ def kinds_of(space: Any, points: Any) -> list[list[str]]:
 class _OneMove:
     """Rows as one large move each: amounts (n, draws), in largest moves."""
 
-    def __init__(self, space: Any, judge: _Judge, seeds: Tensor) -> None:
-        self.space, self.judge, self.seeds = space, judge, seeds
+    def __init__(self, space: Any, holds: Callable[[Tensor, Tensor], Tensor], seeds: Tensor) -> None:
+        self.space, self.holds, self.seeds = space, holds, seeds
         named = list(dict.fromkeys(space.kinds))
         self.of_kind = torch.tensor([[kind == name for kind in space.kinds] for name in named], device=seeds.device)
 
@@ -169,7 +154,7 @@ class _OneMove:
     def _keep(self, amounts: Tensor, tried: Tensor, rows: Tensor, kept: Tensor | None = None) -> Tensor:
         """Try other amounts for these rows, and keep them where they hold: (rows,) which did."""
         points = self.space.move(self.space.start(self.seeds[rows]), 0.5 + 0.5 * tried[rows])
-        holds = self.judge.holds(self.space.render(points), rows)
+        holds = self.holds(self.space.render(points), rows)
         good = rows[holds]
         amounts[good] = tried[good]
         if kept is not None:

@@ -10,11 +10,40 @@ from torch import Tensor
 
 from foible.errors import UserError
 from foible.search.ledger import Ledger
-from foible.search.nearest import length
-from foible.search.projection import project, project_linf
+from foible.search.nearest import Model, length, margin
+from foible.search.projection import Bound, project, project_linf
 
 SLOTS = 9  # most rivals whose slopes are kept
 MEMORY = 4  # steps that a new one must not be worse than
+
+
+@dataclass(frozen=True)
+class Problem:
+    """n images as rows, what is asked of them, and the ledger of what was found."""
+
+    model: Model
+    shape: tuple[int, ...]  # of an image
+    x: Tensor  # (n, d)
+    labels: Tensor  # (n,)
+    any_class: bool  # a success is whatever is not the label; else it is the target
+    norm: str
+    low: Bound
+    high: Bound
+    sure: float
+    ledger: Ledger
+
+    def logits(self, points: Tensor, rows: Tensor) -> Tensor:
+        """Of points (m, d), which are tried for these rows; one forward is charged."""
+        self.ledger.spend(rows)
+        return self.model(points.view(-1, *self.shape))
+
+    def note(self, rows: Tensor, points: Tensor, logits: Tensor, targets: Tensor) -> Tensor:
+        """Offer points (m, d) to the ledger; (m,) bool, which of them are successes."""
+        by = margin(logits, self.labels[rows], None if self.any_class else targets)
+        sound = logits.isfinite().all(1)
+        hit = (by > self.sure * _loudness(logits)) & sound
+        self.ledger.offer(rows, points, by=by, hit=hit, size=length(points - self.x[rows], self.norm), sound=sound)
+        return hit
 
 
 @dataclass
@@ -43,26 +72,26 @@ class State:
 
 
 def slopes_at(
-    ledger: Ledger, rows: Tensor, points: Tensor, aims: Tensor, choose: Callable[[Tensor], Tensor]
+    problem: Problem, rows: Tensor, points: Tensor, aims: Tensor, choose: Callable[[Tensor], Tensor]
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Margins of the aims over some classes (n, k), which `choose` names when the logits are known; their slopes
     (n, k, d); and the logits (n, classes)."""
     with torch.enable_grad():
         at = points.detach().requires_grad_()
-        logits = ledger.logits(at, rows)
+        logits = problem.logits(at, rows)
         if not logits.requires_grad:
             raise UserError("the model gives no gradient: minimal distortions need a differentiable network")
         classes = choose(logits.detach())
         gaps = logits.gather(1, aims[:, None]) - logits.gather(1, classes)
         last = classes.shape[1] - 1
         slopes = [torch.autograd.grad(gaps[:, k].sum(), at, retain_graph=k < last)[0] for k in range(last + 1)]
-    ledger.backwards[rows] += last + 1
+    problem.ledger.backwards[rows] += last + 1
     stacked = torch.stack(slopes, 1)
-    ledger.invalid[rows] |= ~stacked.flatten(1).isfinite().all(1)
+    problem.ledger.invalid[rows] |= ~stacked.flatten(1).isfinite().all(1)
     return gaps.detach(), stacked, logits.detach()
 
 
-def start(ledger: Ledger, rows: Tensor, targets: Tensor, begin: Tensor, metric: str) -> State:
+def start(problem: Problem, rows: Tensor, targets: Tensor, begin: Tensor, metric: str) -> State:
     """All slopes at the points `begin` (n, d)."""
     picked = targets.new_empty(0)
 
@@ -72,8 +101,8 @@ def start(ledger: Ledger, rows: Tensor, targets: Tensor, begin: Tensor, metric: 
         picked = others.topk(min(SLOTS, logits.shape[1] - 1), 1).indices
         return picked
 
-    x = ledger.x[rows]
-    gaps, slopes, logits = slopes_at(ledger, rows, begin, targets, strongest)
+    x = problem.x[rows]
+    gaps, slopes, logits = slopes_at(problem, rows, begin, targets, strongest)
     one = torch.ones_like(x[:, 0])
     return State(
         row=rows, x=x, z=begin.clone(), target=targets, slot=picked, gap=gaps, slope=slopes, age=torch.zeros_like(gaps),
@@ -84,9 +113,9 @@ def start(ledger: Ledger, rows: Tensor, targets: Tensor, begin: Tensor, metric: 
     )  # fmt: skip
 
 
-def step(ledger: Ledger, s: State, metric: str, refresh: int) -> None:
+def step(problem: Problem, s: State, metric: str, refresh: int) -> None:
     """One step of every row of `s`, which is brought up to date."""
-    goal, weight = _goal(ledger, s, metric)
+    goal, weight = _goal(problem, s, metric)
     new = s.z + s.damp[:, None] * (goal - s.z)
     slot = places = s.slot
 
@@ -95,8 +124,8 @@ def step(ledger: Ledger, s: State, metric: str, refresh: int) -> None:
         slot, places = _stalest(s, logits, weight, refresh)
         return slot.gather(1, places)
 
-    _, slopes, logits = slopes_at(ledger, s.row, new, s.target, choose)
-    hit = ledger.note(s.row, new, logits, s.target)
+    _, slopes, logits = slopes_at(problem, s.row, new, s.target, choose)
+    hit = problem.note(s.row, new, logits, s.target)
     gap = logits.gather(1, s.target[:, None]) - logits.gather(1, slot)
     half, lack = 0.5 * length(new - s.x, metric).square(), (-gap).amax(1).clamp_min(0)
     price = 1.5 * weight.sum(1, keepdim=True)
@@ -121,16 +150,16 @@ def step(ledger: Ledger, s: State, metric: str, refresh: int) -> None:
     s.lack = torch.where(t, torch.cat([s.lack[:, 1:], lack[:, None]], 1), s.lack)
 
 
-def _goal(ledger: Ledger, s: State, metric: str) -> tuple[Tensor, Tensor]:
+def _goal(problem: Problem, s: State, metric: str) -> tuple[Tensor, Tensor]:
     """Where a whole step leads (n, d), a little beyond the tangents, and the multipliers (n, k)."""
     beyond = (1e-6 + 2e-5 * length(s.z - s.x, metric))[:, None] * s.slope.norm(dim=2)
-    beyond = torch.maximum(beyond, 2 * ledger.sure * s.loud[:, None])
+    beyond = torch.maximum(beyond, 2 * problem.sure * s.loud[:, None])
     offsets = beyond - s.gap + torch.bmm(s.slope, s.z[:, :, None])[:, :, 0]
     if metric == "linf":
-        return project_linf(s.x, s.slope, offsets, ledger.low, ledger.high)
+        return project_linf(s.x, s.slope, offsets, problem.low, problem.high)
     bend = s.curve[:, None]
     centre = (s.x + (bend - 1) * s.z) / bend
-    goal, weight = project(centre, s.slope, offsets, ledger.low, ledger.high, start=s.weight / bend)
+    goal, weight = project(centre, s.slope, offsets, problem.low, problem.high, start=s.weight / bend)
     return goal, weight * bend
 
 

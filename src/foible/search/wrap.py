@@ -27,6 +27,7 @@ from torch import Tensor, nn
 
 from foible.basket import Budget
 from foible.errors import UserError
+from foible.search.ledger import Ledger
 from foible.search.nearest import Model, Nearest, length, margin
 
 Attack = Callable[..., Tensor]
@@ -81,7 +82,7 @@ def wrap(attack: Attack, *, norm: str = "l2", keep: Keep = "smallest") -> Method
         if not len(images):
             none = torch.zeros(0, dtype=torch.int64, device=images.device)
             return Nearest(images, none.bool(), none.bool(), none, none.clone())
-        queries, judged = (_Kept(images, labels, targets, (low, high), norm) for _ in range(2))
+        queries, judged = (_Book(images, labels, targets, (low, high), norm) for _ in range(2))
         watched = _Watched(model, images, budget or Budget(), queries)
         try:
             with torch.enable_grad():
@@ -90,15 +91,17 @@ def wrap(attack: Attack, *, norm: str = "l2", keep: Keep = "smallest") -> Method
             back = images
         candidates = [images, back.clamp(low, high)]  # of two as near, the first
         if keep == "smallest":
-            candidates.append(queries.images)
+            candidates.append(queries.ledger.best.view_as(images))
         for shown in candidates:
             with torch.no_grad():
-                judged.offer(shown, model(shown))
+                judged.enter(shown, model(shown))
         if tick:
             tick(len(images))
-        invalid = (queries.broke | judged.broke) & ~judged.found
-        forwards, backwards = watched.costs()
-        return Nearest(judged.images, judged.found, invalid, forwards, backwards)
+        ledger = judged.ledger
+        ledger.invalid |= queries.ledger.invalid
+        ledger.forwards += watched.cost("forwards")
+        ledger.backwards += watched.cost("backwards")
+        return ledger.close(images.shape[1:])
 
     return method
 
@@ -120,35 +123,25 @@ class _Spent(BaseException):
     """The budget is spent. No Exception: an attack that catches those must not go on."""
 
 
-class _Kept:
-    """For every image, of the points offered: the nearest that does what is asked; else the one that came closest."""
+class _Book:
+    """The ledger of an attack's images, and what is asked of the points that are entered into it."""
 
     def __init__(
         self, origins: Tensor, labels: Tensor, targets: Tensor | None, box: tuple[float, float], norm: str
     ) -> None:
-        self.origins, self.aim, self.box, self.norm = origins, (labels, targets), box, norm
-        self.images = origins.clone()
-        self.found = torch.zeros(len(origins), dtype=torch.bool, device=origins.device)
-        self.broke = torch.zeros_like(self.found)
-        self.size = torch.full(self.found.shape, torch.inf, device=origins.device)
-        self.margin = -self.size
+        self.shape, self.origins = origins.shape, origins.flatten(1)
+        self.aim, self.box, self.norm = (labels, targets), box, norm
+        self.ledger, self.every = Ledger(self.origins), torch.arange(len(origins), device=origins.device)
 
-    def offer(self, points: Tensor, logits: Tensor) -> None:
+    def enter(self, points: Tensor, logits: Tensor) -> None:
         """points: as many as there are origins, with the model's answers. One outside the box is passed over, but for
         rounding: x + (clip(x') - x) is not always clip(x')."""
-        points, logits = points.detach(), logits.detach()
+        points, logits = points.detach().flatten(1).to(self.origins), logits.detach()
         low, high = self.box
-        near = ((points >= low - 1e-6) & (points <= high + 1e-6)).flatten(1).all(1)
-        finite = logits.isfinite().all(1)
-        self.broke |= ~finite & near
-        points, held = points.clamp(low, high), margin(logits, *self.aim)
-        size = length(points - self.origins, self.norm)
-        good = finite & near & (held > 0)
-        better = torch.where(self.found, good & (size < self.size), good | (finite & near & (held > self.margin)))
-        self.found = self.found | good
-        self.size = torch.where(better & good, size, self.size)
-        self.margin = torch.where(better, held, self.margin)
-        self.images = torch.where(better.view(-1, *[1] * (points.ndim - 1)), points, self.images)
+        inside = ((points >= low - 1e-6) & (points <= high + 1e-6)).all(1)
+        points, by = points.clamp(low, high), margin(logits, *self.aim)
+        size, sound = length(points - self.origins, self.norm), logits.isfinite().all(1)
+        self.ledger.offer(self.every, points, by=by, hit=by > 0, size=size, sound=sound, counts=inside)
 
 
 class _Watched(nn.Module):
@@ -157,7 +150,7 @@ class _Watched(nn.Module):
     The model itself is kept out of `modules()`: no toolkit can switch it to training, or move it.
     """
 
-    def __init__(self, model: Model, images: Tensor, budget: Budget, queries: _Kept) -> None:
+    def __init__(self, model: Model, images: Tensor, budget: Budget, queries: _Book) -> None:
         super().__init__()
         self._ask = (model,)
         self._n, self._budget, self._queries = len(images), budget, queries
@@ -175,8 +168,8 @@ class _Watched(nn.Module):
         logits = self._ask[0](x)
         if logits.requires_grad:
             logits.register_hook(lambda slope: self._spend("backwards", rows * _passes(slope)))
-        if x.shape == self._queries.origins.shape:
-            self._queries.offer(x, logits)
+        if x.shape == self._queries.shape:
+            self._queries.enter(x, logits)
         return logits
 
     def _spend(self, kind: str, rows: int) -> None:
@@ -185,11 +178,9 @@ class _Watched(nn.Module):
             raise _Spent
         self._spent[kind] += rows
 
-    def costs(self) -> tuple[Tensor, Tensor]:
-        """Forwards and backwards (n,): every image's even share, rounded up."""
-        each = [-(-self._spent[kind] // self._n) for kind in ("forwards", "backwards")]
-        forwards, backwards = (torch.full_like(self._queries.found, cost, dtype=torch.int64) for cost in each)
-        return forwards, backwards
+    def cost(self, kind: str) -> int:
+        """Forwards or backwards: every image's even share, rounded up."""
+        return -(-self._spent[kind] // self._n)
 
 
 def _passes(slope: Tensor) -> int:
