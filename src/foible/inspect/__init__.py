@@ -6,18 +6,26 @@ foible.inspect.spectrum.spectrum("basket", network="conv", data="mnist", out="ru
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from foible.hooks import above as above
+    from foible.hooks import activations as activations
     from foible.inspect.exciting import layers as layers
     from foible.inspect.exciting import units as units
 
-__all__ = ["layers", "units"]
+__all__ = ["above", "activations", "layers", "units"]
+
+_HOMES = {
+    "above": "foible.hooks",
+    "activations": "foible.hooks",
+    "layers": "foible.inspect.exciting",
+    "units": "foible.inspect.exciting",
+}
 
 
 def __getattr__(name: str) -> Any:
-    if name in __all__:
-        from foible.inspect import exciting
-
-        return getattr(exciting, name)
+    if name in _HOMES:
+        return getattr(import_module(_HOMES[name]), name)
     raise AttributeError(f"module 'foible.inspect' has no attribute {name!r}")

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+
+from foible.hooks import Before, watching
 
 Shape = tuple[int, ...]
 Seen = Callable[[str, nn.Module, Tensor, Tensor], None]
@@ -34,33 +36,21 @@ class Trace:
     broken: str | None
 
 
-@contextmanager
-def watched(network: nn.Module, seen: Seen) -> Iterator[None]:
+def watched(network: nn.Module, seen: Seen, before: Before | None = None) -> AbstractContextManager[None]:
     """Inside, every call of a layer without parts is told: its name, itself, what it took and what it gave.
 
     Calls whose first argument or whose answer is not a tensor are left out. A second call of a layer is `NAME#2`.
+    before: is told as a call begins, of a layer's plain name.
     """
     times: dict[str, int] = {}
 
-    def hook(name: str) -> Any:
-        def tell(layer: nn.Module, given: tuple[Any, ...], named: dict[str, Any], output: Any) -> None:
-            first = next(iter((*given, *named.values())), None)
-            if isinstance(first, Tensor) and isinstance(output, Tensor):
-                times[name] = times.get(name, 0) + 1
-                seen(name if times[name] == 1 else f"{name}#{times[name]}", layer, first, output)
+    def tell(name: str, layer: nn.Module, given: Any, output: Any) -> None:
+        if isinstance(given, Tensor) and isinstance(output, Tensor):
+            times[name] = times.get(name, 0) + 1
+            seen(name if times[name] == 1 else f"{name}#{times[name]}", layer, given, output)
 
-        return tell
-
-    handles = [
-        layer.register_forward_hook(hook(name or "network"), with_kwargs=True)
-        for name, layer in network.named_modules()
-        if is_leaf(layer)
-    ]
-    try:
-        yield
-    finally:
-        for handle in handles:
-            handle.remove()
+    leaves = {name or "network": layer for name, layer in network.named_modules() if is_leaf(layer)}
+    return watching(leaves, tell, before)
 
 
 def is_leaf(layer: nn.Module) -> bool:
@@ -78,27 +68,20 @@ def trace(network: nn.Module, prepared: Tensor) -> Trace:
     calls: list[Call] = []
     kept: list[Tensor] = []  # so that no memory is used twice meanwhile
     last = [_mark(prepared)]
+    marks: dict[int, tuple[Any, Tensor]] = {}
 
-    before: dict[int, tuple[Any, Tensor]] = {}
-
-    def note(_layer: nn.Module, given: tuple[Any, ...], named: dict[str, Any]) -> None:
-        first = next(iter((*given, *named.values())), None)
-        if isinstance(first, Tensor):  # marked before the call: a layer may work in place
-            before[id(_layer)] = _mark(first), first
+    def before(_name: str, layer: nn.Module, given: Any) -> None:
+        if isinstance(given, Tensor):  # marked before the call: a layer may work in place
+            marks[id(layer)] = _mark(given), given
 
     def seen(name: str, layer: nn.Module, given: Tensor, output: Tensor) -> None:
-        mark, _ = before[id(layer)]
+        mark, _ = marks[id(layer)]
         calls.append(Call(name, layer, tuple(given.shape[1:]), tuple(output.shape[1:]), mark == last[0]))
         kept.append(output)
         last[0] = _mark(output)
 
-    handles = [layer.register_forward_pre_hook(note, with_kwargs=True) for layer in network.modules() if is_leaf(layer)]
-    try:
-        with watched(network, seen):
-            answers = network(prepared)
-    finally:
-        for handle in handles:
-            handle.remove()
+    with watched(network, seen, before):
+        answers = network(prepared)
     return Trace(tuple(calls), _why(calls, isinstance(answers, Tensor) and _mark(answers) == last[0]))
 
 

@@ -19,20 +19,18 @@ import torch
 from torch import Tensor
 
 from foible.basket import Basket
-from foible.clean import tell_unreadable
+from foible.clean import none_read, tell_unreadable
 from foible.data import Dataset, Photographs, open_data
 from foible.errors import UserError
+from foible.hooks import activations, find_layer, layer_names, tapped
 from foible.inspect.directions import KINDS, OVER, ROOM, Moments, along, random_directions, some_units, spread
 from foible.inspect.features import Judge, example
 from foible.inspect.streaming import Seen, shown_to
-from foible.inspect.taps import Tap, activations, layer_names
 from foible.inspect.top import Top
 from foible.inspect.units_tables import CHANCE, NATURAL, Rows, Units
-from foible.meeting import Meeting, meet
-from foible.networks.backbone import find_layer
+from foible.meeting import Meeting, meet, shape_of
 from foible.progress import Bar, progress
 from foible.randomness import uniforms
-from foible.recipes.hunt import shape_of
 from foible.specs import did_you_mean
 
 MOST = 1000  # units, and directions of each kind, unless asked for more
@@ -168,7 +166,7 @@ def _tapped(
     if layer is None and last is None:
         layer_names(network)  # or an error that says why there are none
         raise UserError(f"network {name!r} shows none of its layers: give one that does")
-    with Tap(network, layer or last or "", inputs=layer is None) as tap:
+    with tapped(network, layer or last or "", inputs=layer is None) as tap:
 
         def values(prepared: Tensor) -> Tensor:
             return spread(tap(prepared), over)
@@ -215,7 +213,7 @@ def _tops(
     for found in _counted(shown_to(basket, name, meeting, work, workers=workers), bar, problems):
         tops = {kind: tops[kind].merge(best, top) if tops else best for kind, best in found.items()}
     if not tops:
-        raise UserError(f"no image of {meeting.data.name!r} could be read")
+        raise none_read(meeting.data.name, len(problems), meeting.told(problems[0]))
     return tops, problems
 
 

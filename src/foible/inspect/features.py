@@ -11,16 +11,15 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from foible.basket import Basket, padded
+from foible.clean import none_read
 from foible.data import read
 from foible.errors import UserError
+from foible.hooks import find_layer, tapped
 from foible.images import to_floats
 from foible.inspect.directions import spread
 from foible.inspect.streaming import Seen, shown_to
-from foible.inspect.taps import Tap
 from foible.judging import own_views
-from foible.meeting import Meeting
-from foible.networks.backbone import find_layer
-from foible.recipes.hunt import shape_of
+from foible.meeting import Meeting, shape_of
 
 PIXELS = "pixels"
 Found = tuple[Tensor, Tensor, Tensor]
@@ -91,9 +90,15 @@ def _results(batches: Iterator[Seen[Found]]) -> Iterator[Found]:
 def example(basket: Basket, name: str, meeting: Meeting) -> Tensor:
     """A few images as the network takes them, to find out about its layers."""
     view = own_views(basket, meeting.data, meeting.canvas)[name]
-    images = read(meeting.data, meeting.index[:16], [view]).images[0]
-    if not len(images):
-        raise UserError(f"none of the first 16 images of {meeting.data.name!r} could be read")
+    problems: list[tuple[int, str]] = []
+    for part in meeting.index.split(16):
+        seen = read(meeting.data, part, [view])
+        problems += seen.problems
+        if len(seen.index):
+            break
+    else:
+        raise none_read(meeting.data.name, len(problems), meeting.told(problems[0]))
+    images = seen.images[0]
     basket.only([name]).check(images)
     return basket.hows[name](padded(to_floats(images.to(basket.device))))
 
@@ -110,5 +115,5 @@ def last_features(basket: Basket, name: str, meeting: Meeting) -> Iterator[Calla
     if layer is None:
         yield lambda prepared: basket.answer(name, prepared)
         return
-    with Tap(network, layer, inputs=True) as tap:
+    with tapped(network, layer, inputs=True) as tap:
         yield lambda prepared: spread(tap(prepared)).mean(2)

@@ -7,7 +7,6 @@ thread feeds the device.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -16,7 +15,7 @@ from torch import Tensor
 
 from foible.basket import Basket, padded
 from foible.data import Batch, read
-from foible.data.stream import in_order
+from foible.data.stream import Threads, in_order
 from foible.images import to_floats
 from foible.judging import batch_size, own_views, plain
 from foible.meeting import Meeting
@@ -59,7 +58,7 @@ def shown_to(
         return Seen(work(seen.index, prepared, images[canvas]), count, seen.problems)
 
     workers = min(workers or cores(), max(1, len(parts)))
-    pool = ThreadPoolExecutor(workers, thread_name_prefix="foible-inspect")
+    pool = Threads(workers, "foible-inspect")
     if basket.device.type != "cpu":
         yield from map(done, in_order(lambda part: read(data, part, wanted), parts, pool, workers + 2))
         return

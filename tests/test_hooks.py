@@ -1,17 +1,18 @@
-"""Taps: what a layer gives, and the network above it, against networks whose answers are known."""
+"""Hooks: what a layer gives, and the network above it, against networks whose answers are known."""
 
 from __future__ import annotations
 
 import math
 from collections import OrderedDict
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
 
 from foible.errors import UserError
-from foible.inspect.taps import Tap, above, activations, layer_names
+from foible.hooks import above, activations, layer_names, tapped, watching
 from foible.networks import zoo
 from foible.randomness import normals
 
@@ -55,6 +56,62 @@ def images() -> Tensor:
     return normals(1, torch.arange(5), stream="test.images", count=4).view(5, 1, 2, 2)
 
 
+class Named(nn.Module):
+    """Calls its layer by keyword, then without any argument."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = Doubled()
+
+    def forward(self, images: Tensor) -> Tensor:
+        return self.layer(images=images) + self.layer()
+
+
+class Doubled(nn.Module):
+    def forward(self, images: Tensor | None = None) -> Tensor:
+        return torch.zeros(1) if images is None else 2 * images
+
+
+def test_watching_tells_of_every_call_as_it_begins_and_as_it_ends(images: Tensor) -> None:
+    network, told = Named(), list[Any]()
+    with watching(
+        dict(network.named_modules()),
+        lambda name, layer, given, output: told.append(("ends", name, type(layer), given, output)),
+        lambda name, layer, given: told.append(("begins", name, type(layer), given)),
+    ):
+        answers = network(images)
+    assert [one[:3] for one in told] == [
+        ("begins", "", Named),
+        ("begins", "layer", Doubled),
+        ("ends", "layer", Doubled),
+        ("begins", "layer", Doubled),
+        ("ends", "layer", Doubled),
+        ("ends", "", Named),
+    ]
+    assert told[1][3] is told[2][3] is images  # by keyword
+    assert torch.equal(told[2][4], 2 * images)
+    assert told[3][3] is told[4][3] is None
+    assert told[5][4] is answers
+
+
+def test_what_a_watcher_gives_back_takes_the_place_of_the_output(images: Tensor) -> None:
+    network = Named()
+    with watching({"layer": network.layer}, lambda _name, _layer, given, output: None if given is None else output + 1):
+        assert torch.equal(network(images), 2 * images + 1)
+    assert torch.equal(network(images), 2 * images)
+
+
+def test_watching_ends_with_its_block_whatever_happens_inside(twice: Twice, images: Tensor) -> None:
+    def fail(*_: Any) -> None:
+        raise ValueError
+
+    with pytest.raises(ValueError), watching(dict(twice.named_modules()), fail, lambda *_: None):  # noqa: PT011
+        twice(images)
+    for module in twice.modules():
+        assert not module._forward_hooks
+        assert not module._forward_pre_hooks
+
+
 def test_names_are_in_the_order_of_the_forward_pass(twice: Twice, images: Tensor) -> None:
     assert layer_names(twice, images) == ["first", "second", "relu", "holder.0"]
     assert layer_names(twice) == ["second", "first", "relu", "pair", "unused", "holder.0"]
@@ -68,7 +125,7 @@ def test_activations_are_what_the_layer_gives(twice: Twice, images: Tensor) -> N
     torch.testing.assert_close(activations(twice, "first", images), first)
     second = first.relu() @ twice.second.weight.t() + twice.second.bias
     torch.testing.assert_close(activations(twice, "relu", images), second.relu())  # its last call
-    with Tap(twice, "second", inputs=True) as tap:
+    with tapped(twice, "second", inputs=True) as tap:
         torch.testing.assert_close(tap(images), first.relu())
 
 
@@ -105,7 +162,7 @@ def test_above_is_differentiable_in_the_layer(twice: Twice, images: Tensor) -> N
 
 def test_threads_do_not_see_each_other(twice: Twice) -> None:
     batches = [normals(2, torch.arange(7), stream=f"test.{k}", count=4).view(7, 1, 2, 2) for k in range(40)]
-    with Tap(twice, "first") as tap, ThreadPoolExecutor(4) as pool:
+    with tapped(twice, "first") as tap, ThreadPoolExecutor(4) as pool:
         together = list(pool.map(tap, batches))
         above_all = list(pool.map(lambda batch: above(twice, "first", batch)(tap(batch)), batches))
     for batch, seen, logits in zip(batches, together, above_all, strict=True):
