@@ -9,19 +9,25 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import torch
 from PIL import Image
 from small_tasks import Task, linear_task, shards
 from torch import Tensor, nn
 
-from foible import Basket, Findings, UserError
-from foible.cli.pool import print_pool, run_pool
+from foible import Basket, Findings, UserError, cli
+from foible.cli.rank import print_ranking
 from foible.data import Dataset
+from foible.findings import with_metadata
 from foible.networks.preprocess import Preprocess
 from foible.recipes import export
+from foible.recipes.cite import cite
 from foible.recipes.pool import rank, read_summary
 from foible.recipes.replay import replay
+from foible.report import write_report
+from foible.runs import settings_hash
 from foible.testing import SHAPE
 
 CLASSES = ("ant", "bee", "cow")
@@ -86,7 +92,7 @@ def test_what_it_came_to(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
     assert a["reliability"]["low"] < 0.75 < a["reliability"]["high"]
     assert (b["dissent"], c["dissent"], b["reliability"]) == (0, 1, None)
     assert len(Findings.open(tmp_path / "run")) == 3
-    print_pool(summary)
+    print_ranking(summary)
     told = capsys.readouterr().out
     assert "3 of 4" in told
     assert "NaN" in told
@@ -232,7 +238,7 @@ def test_it_replays_from_the_run_folder(tmp_path: Path) -> None:
     shutil.rmtree(task.basket)
     linear_task(tmp_path / "other", names=("A", "C", "B"))  # weights under other names
     (tmp_path / "other" / "basket").rename(task.basket)
-    with pytest.raises(UserError, match="its weights differ"):
+    with pytest.raises(UserError, match="differ"):
         replay(tmp_path / "run")
 
 
@@ -275,14 +281,30 @@ def test_a_pool_of_nothing_readable(tmp_path: Path) -> None:
 
 
 def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    task = noisy_task(tmp_path)
-    common: dict[str, Any] = {
-        "out": tmp_path / "run", "workers": None, "device": "cpu", "trust": False, "json": True,
-    }  # fmt: skip
-    settings = {"suspect": ["B"], "peers": [], "split": "train", "space": "affine", "seed": 0}
-    run_pool(str(task.basket), task.data, **common, settings=settings, top=4, label="people")
+    task, run = noisy_task(tmp_path), tmp_path / "run"
+    rank_it = ["rank", "--basket", str(task.basket), "--data", task.data, "--suspect", "B", "--top", "4"]
+    assert cli.run([*rank_it, "--label", "people", "--device", "cpu", "--json", "--out", str(run)]) == 0
     told = json.loads(capsys.readouterr().out)
-    assert (told["run"], told["label"]) == (str(tmp_path / "run"), "people")
+    assert (told["run"], told["label"], told["report"]) == (str(run), "people", str(run / "report.html"))
     assert [row["kept"] for row in told["suspects"]] == [4]
-    with pytest.raises(UserError, match=r"--space, --trials beside --pool"):
-        run_pool(str(task.basket), task.data, **common, settings=settings | {"space": "swaps", "trials": 3})
+
+
+def test_runs_of_0_1_0_are_called_pool(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Their settings say so: they are shown, reported, cited and replayed as rankings all the same."""
+    task, run = noisy_task(tmp_path), tmp_path / "run"
+    rank(str(task.basket), task.data, out=run, realism="none", top=3, quiet=True)
+    record = json.loads((run / "config.json").read_text("utf-8"))
+    assert record["settings"]["recipe"] == "rank"
+    settings = record["settings"] | {"recipe": "pool"}
+    key = settings_hash(settings)
+    (run / "config.json").write_text(json.dumps(record | {"settings": settings, "hash": key}), "utf-8")
+    for file in (run / "shards").glob("*.parquet"):
+        table = pq.read_table(file)
+        keys = pa.array([key] * table.num_rows, pa.string())
+        old = table.set_column(table.column_names.index("config"), table.schema.field("config"), keys)
+        pq.write_table(with_metadata(old, Findings(table).classes, {key: settings}), file)
+    assert cli.run(["show", str(run), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["images"] == read_summary(run)["images"]
+    assert "dissents from its peers" in write_report(run).read_text("utf-8")
+    assert cite(run).keys == ("baluja2015virtues", "wilson1927probable")
+    assert all(one.holds for one in replay(run))

@@ -8,6 +8,7 @@ import shutil
 from collections import Counter
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from gate_cases import CLASSES, LABELS, NEW, OLD, compared, tables, write_data, wrong
@@ -20,8 +21,12 @@ from foible.findings import SCHEMA
 from foible.images import decode_png
 from foible.recipes import suite as suites
 from foible.recipes.compare import compare
+from foible.recipes.distort import distort
+from foible.recipes.gate import gate
 from foible.recipes.hunt import hunt
+from foible.recipes.pool import rank
 from foible.recipes.suite import make_suite, open_suite
+from foible.testing import linear_network
 
 SPACE = "affine?degrees=8&percent=8&pixels=0.7"
 
@@ -29,6 +34,16 @@ SPACE = "affine?degrees=8&percent=8&pixels=0.7"
 def _hunted(basket: Basket, data: Dataset, out: Path) -> Path:
     hunt(basket, data, space=SPACE, trials=40, suspect=["A", "B"], out=out, quiet=True)
     return out
+
+
+def _ranked(folder: Path, **options: str) -> Path:
+    """A ranking of pictures without labels: `new` dissents on 21 of them."""
+    folder.mkdir(exist_ok=True)
+    for number in range(len(LABELS)):
+        Image.fromarray(np.array([[number % 256, number // 256]], np.uint8)).save(folder / f"{number:03d}.png")
+    networks = tables(old=LABELS, peer=LABELS, new=NEW)
+    rank(networks, f"folder:{folder}", suspect=["new"], out=folder.parent / "run", quiet=True, **options)
+    return folder.parent / "run"
 
 
 def _number(image: bytes) -> int:
@@ -98,6 +113,93 @@ def test_what_a_hunt_gives(basket: Basket, data: Dataset, tmp_path: Path) -> Non
         else:
             assert row["tags"] == ["hunt"]
             assert row["said"] != row["truth"]
+
+
+def test_what_a_distortion_gives(basket: Basket, data: Dataset, tmp_path: Path) -> None:
+    distort(basket, data, source="A", target="each", images=20, out=tmp_path / "run", quiet=True)
+    make_suite([tmp_path / "run"], tmp_path / "suite", per_class=100)
+    there, frozen = Findings.open(tmp_path / "run"), open_suite(tmp_path / "suite").findings
+    found = frozen.filter(outcome="found")
+    assert set(found.column("image")) == set(there.filter(outcome="found").column("image"))
+    assert {tuple(tags) for tags in found.column("tags")} == {("distort",)}
+    assert all(row["target"] == row["said"] != row["truth"] and row["distance"] > 0 for row in found)
+    held = frozen.filter(outcome="held")
+    agreed = {
+        row["origin_index"] for row in there
+        if all(max(range(3), key=chances.__getitem__) == row["truth"] for chances in row["before"])
+    }  # fmt: skip
+    assert sorted(held.column("origin_index")) == sorted(agreed)
+    for row in held:
+        assert (row["target"], row["distance"], row["distance_exact"], row["tags"]) == (None, None, None, ["anchor"])
+
+
+def test_a_distortion_is_no_mistake_where_it_asks_for_the_right_class(
+    basket: Basket, data: Dataset, tmp_path: Path
+) -> None:
+    """Towards class 0, images of class 0 are found at distance 0: nobody errs on them."""
+    distort(basket, data, source="A", target="0", images=20, wrong=True, out=tmp_path / "run", quiet=True)
+    make_suite([tmp_path / "run"], tmp_path / "suite")
+    there = Findings.open(tmp_path / "run").filter(outcome="found")
+    assert 0 in there.column("truth")
+    assert 0 not in open_suite(tmp_path / "suite").findings.filter(outcome="found").column("truth")
+
+
+def test_anchors_are_right_under_all_networks_not_the_source_alone(data: Dataset, tmp_path: Path) -> None:
+    """The judge says class 0 of everything."""
+    judge = nn.Sequential(nn.Flatten(), nn.Linear(data.images[0].numel(), 3))
+    with torch.no_grad():
+        judge[1].weight.zero_()
+        judge[1].bias.copy_(torch.tensor([1.0, 0, 0]))
+    both = Basket({"A": linear_network(0), "judge": judge}, classes=data.classes, preprocess="inside")
+    distort(both, data, source="A", target="any", images=30, out=tmp_path / "run", quiet=True)
+    assert {*Findings.open(tmp_path / "run").column("truth")} == {0, 1, 2}
+    make_suite([tmp_path / "run"], tmp_path / "suite")
+    held = open_suite(tmp_path / "suite").findings.filter(outcome="held")
+    assert len(held) > 0
+    assert {*held.column("truth")} == {0}
+
+
+def test_a_layers_distortions_are_refused(basket: Basket, data: Dataset, tmp_path: Path) -> None:
+    distort(basket, data, source="A", layer="0", target="any", images=3, out=tmp_path / "run", quiet=True)
+    with pytest.raises(UserError, match="distorts a layer, and its images are as they were"):
+        make_suite([tmp_path / "run"], tmp_path / "suite")
+
+
+def test_what_a_ranking_gives(tmp_path: Path) -> None:
+    record = make_suite([_ranked(tmp_path / "pool")], tmp_path / "suite")
+    assert record["tags"] == {"dissent": 21}
+    assert record["notes"] == []
+    for row in open_suite(tmp_path / "suite").findings:
+        assert (row["truth"], row["label_from"]) == (None, "consensus")
+        assert row["consensus"] == LABELS[_number(row["image"])]
+
+
+def test_what_people_are_to_label_is_passed_over_with_a_note(run: Path, tmp_path: Path) -> None:
+    ranked = _ranked(tmp_path / "pool", label="people")
+    with pytest.raises(UserError, match="nothing to freeze"):
+        make_suite([ranked], tmp_path / "none")
+    record = make_suite([run, ranked], tmp_path / "suite")
+    assert record["notes"] == ["21 findings of run are passed over: nobody has said what they are"]
+    assert len(open_suite(tmp_path / "suite").sources) == 1
+
+
+def test_runs_of_every_recipe_in_one_suite(basket: Basket, data: Dataset, tmp_path: Path) -> None:
+    hunted = _hunted(basket, data, tmp_path / "hunt")
+    distort(basket, data, source="A", images=20, out=tmp_path / "distort", quiet=True)
+    record = make_suite([hunted, tmp_path / "distort"], tmp_path / "suite", per_class=100)
+    assert {"hunt", "distort", "anchor"} == record["tags"].keys()
+    frozen = open_suite(tmp_path / "suite").findings
+    assert len(set(frozen.column("image"))) == len(frozen)
+    assert gate(tmp_path / "suite", Basket({"new": basket.network("A"), "old": basket.network("A")},
+                classes=basket.classes, preprocess="inside"), quiet=True).verdict == "pass"  # fmt: skip
+
+
+def test_no_path_of_this_machine_is_frozen(run: Path, tmp_path: Path) -> None:
+    """A run may name its data by a path of its own; its rows say what its settings say."""
+    make_suite([run], tmp_path / "suite")
+    frozen = open_suite(tmp_path / "suite").findings
+    (settings,) = frozen.configs.values()
+    assert {*frozen.filter(outcome="held").column("origin_data")} == {settings["data"]}
 
 
 def test_the_same_runs_give_the_same_bytes(run: Path, tmp_path: Path) -> None:

@@ -7,17 +7,14 @@ import json
 import os
 import shutil
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from small_tasks import SETTINGS, WHERE, unit_table
 
 from foible.errors import UserError
 from foible.runs import RunFolder, settings_hash
-
-SETTINGS: dict[str, Any] = {"trials": 10, "seed": 0, "space": "affine"}
-WHERE = {"basket": ["here"]}
 
 
 @pytest.fixture
@@ -39,7 +36,7 @@ def test_begin_makes_a_run_and_then_goes_on_with_it(folder: RunFolder) -> None:
     assert folder.begin(SETTINGS, WHERE, 3) is False
     assert folder.config == {"hash": settings_hash(SETTINGS), "settings": SETTINGS, "where": WHERE, "units": 3}
     assert folder.missing(3) == [0, 1, 2]
-    folder.write(1, pa.table({"a": [1]}), {"seconds": 0.5})
+    folder.write(1, unit_table(), {"seconds": 0.5})
     assert folder.begin(dict(reversed(SETTINGS.items())), WHERE, 3) is True
     assert folder.missing(3) == [0, 2]
 
@@ -54,7 +51,7 @@ def test_a_run_that_failed_before_its_first_unit_may_begin_anew(folder: RunFolde
 
 def test_other_settings_are_refused_and_named(folder: RunFolder) -> None:
     folder.begin(SETTINGS, WHERE, 3)
-    folder.write(1, pa.table({"a": [1]}), {"seconds": 0.5})
+    folder.write(1, unit_table(), {"seconds": 0.5})
     with pytest.raises(UserError, match="seed: 0 there, 5 here; budget: None there, 9 here") as error:
         folder.begin(SETTINGS | {"seed": 5, "budget": 9}, WHERE, 3)
     assert "give another --out" in str(error.value)
@@ -64,8 +61,8 @@ def test_other_settings_are_refused_and_named(folder: RunFolder) -> None:
 
 def test_a_basket_that_moved_is_looked_for_at_its_new_place(folder: RunFolder) -> None:
     folder.begin(SETTINGS, WHERE, 3)
-    folder.begin(SETTINGS, {"basket": ["there"]}, 3)
-    assert folder.config["where"] == {"basket": ["there"]}
+    folder.begin(SETTINGS, WHERE | {"basket": ["there"]}, 3)
+    assert folder.config["where"] == WHERE | {"basket": ["there"]}
     assert folder.config["settings"] == SETTINGS
 
 
@@ -131,7 +128,7 @@ def test_a_shard_is_what_was_written_with_its_timing_beside_it(folder: RunFolder
 
 def test_a_full_disk_is_named_and_leaves_nothing_half_done(folder: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     folder.begin(SETTINGS, WHERE, 2)
-    folder.write(0, pa.table({"a": [1]}), {"seconds": 0.1})
+    folder.write(0, unit_table(), {"seconds": 0.1})
     before = folder.shard(0).read_bytes()
 
     def full(_: int) -> None:
@@ -140,7 +137,7 @@ def test_a_full_disk_is_named_and_leaves_nothing_half_done(folder: RunFolder, mo
     monkeypatch.setattr(os, "fsync", full)
     for unit in (0, 1):
         with pytest.raises(UserError, match=rf"cannot write .*unit-00000{unit}.*No space left.*make room"):
-            folder.write(unit, pa.table({"a": [2]}), {"seconds": 0.1})
+            folder.write(unit, unit_table(), {"seconds": 0.1})
     assert folder.shard(0).read_bytes() == before
     assert not list(folder.path.rglob("*.tmp"))
     assert folder.missing(2) == [1]
@@ -156,7 +153,7 @@ def test_a_stop_in_the_middle_of_a_write_leaves_no_temporary_file(
 
     monkeypatch.setattr(os, "fsync", stopped)
     with pytest.raises(KeyboardInterrupt):
-        folder.write(0, pa.table({"a": [2]}), {"seconds": 0.1})
+        folder.write(0, unit_table(), {"seconds": 0.1})
     assert not list(folder.path.rglob("*.tmp"))
 
 
@@ -164,4 +161,4 @@ def test_a_run_that_vanished_is_a_plain_error(folder: RunFolder) -> None:
     folder.begin(SETTINGS, WHERE, 2)
     shutil.rmtree(folder.path)
     with pytest.raises(UserError, match="cannot write"):
-        folder.write(0, pa.table({"a": [1]}), {"seconds": 0.1})
+        folder.write(0, unit_table(), {"seconds": 0.1})

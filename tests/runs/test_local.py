@@ -12,18 +12,18 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 import unit_work
-from small_tasks import SPACE, linear_task, same_table, shards
+from small_tasks import SETTINGS, SPACE, WHERE, linear_task, same_table, shards
 
 from foible.errors import FoibleError, UserError
 from foible.recipes.hunt import hunt
 from foible.runs import RunFolder, run_units
-from foible.runs.local import Tick, Work, do_unit, one_thread
+from foible.runs.local import Work, do_unit, one_thread
 
 
 def _run(path: Path) -> RunFolder:
     folder = RunFolder(path)
     folder.path.mkdir()
-    folder.begin({"a": 1}, {}, 9)
+    folder.begin(SETTINGS, WHERE, 9)
     return folder
 
 
@@ -73,13 +73,6 @@ def test_one_thread_gives_the_callers_number_back() -> None:
     finally:
         torch.set_num_threads(1)
 
-
-def test_a_unit_without_a_folder_stays_in_memory() -> None:
-    def tick(count: int) -> None:
-        del count
-
-    nothing: Tick = tick
-    assert do_unit(unit_work.numbers(Path()), None, 3, nothing).num_rows == 3
 
 
 def test_a_script_without_a_main_guard_may_use_workers(tmp_path: Path) -> None:

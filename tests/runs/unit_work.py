@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import torch
+from small_tasks import unit_table
 
 from foible.errors import UserError
 from foible.runs.local import Tick, Work
@@ -23,7 +24,8 @@ def numbers(path: Path) -> Work:
         tick(2)
         tick(1)
         product = torch.arange(9.0).view(3, 3) @ torch.full((3, 3), unit / 7)
-        return pa.table({"unit": [unit] * 3, "value": product[0].tolist(), "threads": [torch.get_num_threads()] * 3})
+        rows = {"unit": [unit] * 3, "value": product[0].tolist(), "threads": [torch.get_num_threads()] * 3}
+        return unit_table(rows)
 
     return work
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -11,8 +10,11 @@ from typing import Any
 
 import foible
 from foible.data.dataset import shown
+from foible.errors import UserError
 from foible.findings import Findings, read_shard, shard_files
+from foible.records import TEXT, check, parse_json
 from foible.runs import RunFolder
+from foible.runs.recipe import recipe_of
 
 TITLE = "Foible: finding the weak parts of image classifiers"  # as in CITATION.cff
 REFERENCES: dict[str, tuple[str, dict[str, str]]] = {
@@ -84,16 +86,6 @@ REFERENCES: dict[str, tuple[str, dict[str, str]]] = {
         },
     ),
 }
-# What each recipe stands on. The hunt's idea, its moves and its climbing are paper 1's; a comparison borrows from it
-# the mistakes that only one network makes, from Yan et al. the negative flips, and its tests from the others.
-_PAIRED = ("yan2021positive", "mcnemar1947note", "tango1998equivalence")
-METHODS: dict[str, tuple[str, ...]] = {
-    "hunt": ("baluja2015virtues", "wilson1927probable"),
-    "pool": ("baluja2015virtues", "wilson1927probable"),
-    "distort": ("szegedy2014intriguing", "wilson1927probable"),
-    "compare": ("baluja2015virtues", *_PAIRED, "wilson1927probable"),
-    "compare, unlabelled": ("baluja2015virtues",),  # without labels there are no flips to count
-}
 _PARTS = ("recipe", "space", "objective", "search", "data", "split", "seed")
 
 
@@ -139,13 +131,14 @@ def cite(run: str | Path | Findings) -> Cited:
     for settings, versions in _parts(run):
         configs |= settings
         made |= dict.fromkeys(versions)
-    keys = dict.fromkeys(key for settings in configs.values() for key in METHODS.get(_recipe(settings), ()))
+    keys = dict.fromkeys(key for settings in configs.values() for key in _papers(settings))
     return Cited(configs, tuple(filter(None, map(_versions, made))), tuple(keys))
 
 
-def _recipe(settings: dict[str, Any]) -> str:
-    recipe = str(settings.get("recipe"))
-    return f"{recipe}, unlabelled" if settings.get("labelled") is False else recipe
+def _papers(settings: dict[str, Any]) -> tuple[str, ...]:
+    """What the recipe with these settings stands on; nothing where we do not know it."""
+    recipe = recipe_of(settings)
+    return () if recipe is None else recipe.papers(settings)
 
 
 def _parts(run: str | Path | Findings) -> Iterator[tuple[dict[str, dict[str, Any]], list[str | None]]]:
@@ -154,7 +147,7 @@ def _parts(run: str | Path | Findings) -> Iterator[tuple[dict[str, dict[str, Any
         yield run.configs, run.column("versions")
     elif (Path(run) / "config.json").is_file() and not any((Path(run) / "shards").glob("*.parquet")):
         config = RunFolder(run).config  # nothing is finished yet: the settings are all there is
-        yield {str(config.get("hash")): config["settings"]}, []
+        yield {config["hash"]: config["settings"]}, []
     else:
         for file in shard_files(run):
             part = Findings(read_shard(file, ["versions"]))
@@ -163,10 +156,9 @@ def _parts(run: str | Path | Findings) -> Iterator[tuple[dict[str, dict[str, Any
 
 def _versions(text: str | None) -> dict[str, str]:
     try:
-        made = json.loads(text or "{}")
-    except ValueError:
+        return dict(check(parse_json(text or "{}", "versions"), {str: TEXT}, "versions"))
+    except UserError:
         return {}
-    return {str(k): str(v) for k, v in made.items()} if isinstance(made, dict) else {}
 
 
 def _settings(settings: dict[str, Any]) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import pyarrow as pa
 import torch
@@ -12,11 +11,22 @@ from torch import Tensor
 
 from foible.basket import Basket
 from foible.clean import answers
-from foible.images import encode_pngs
 from foible.judging import on_canvas
 from foible.meeting import Meeting
-from foible.objectives import probabilities
-from foible.recipes.rows import as_lists, as_nested, as_offsets, as_table, versions
+from foible.objectives import of_class, probabilities
+from foible.row_sections import (
+    agreed,
+    answered,
+    as_lists,
+    as_offsets,
+    as_pngs,
+    as_table,
+    cost,
+    ended,
+    identity,
+    origin,
+    unmoved,
+)
 
 
 @dataclass(frozen=True)
@@ -75,68 +85,43 @@ class Flagged:
 
 def finding_rows(basket: Basket, meeting: Meeting, rule: Rule, rows: Flagged, key: str) -> pa.Table:
     """The findings: judged on the file (`before`) and again on the very pixels that are kept (`after`)."""
-    count, names, data = len(rows.tags), basket.names, meeting.data
+    count, names, positions = len(rows.tags), basket.names, rows.position.tolist()
     everybody = torch.arange(len(names)).expand(count, -1)
     others = everybody[everybody != rows.suspect[:, None]].view(count, -1)
-    order = torch.cat([rows.suspect[:, None], others], 1)
+    order = torch.cat([rows.suspect[:, None], others], 1).t()  # (networks, m), each row's suspect first
     after = on_canvas(basket, meeting, rows.logits, rows.pixels)
-    said = answers(after)
+    still = rule.tags(answers(after), rows.labels)
+    said = answers(after).gather(0, order)
     before_p, after_p = (_ordered(probabilities(logits), order) for logits in (rows.logits, after))
-    voted = said.t().gather(1, others)
-    consensus = torch.where((voted == voted[:, :1]).all(1), voted[:, 0], -1)
-    answer = said.t().gather(1, rows.suspect[:, None])[:, 0]
-    right = torch.where(rows.labels >= 0, rows.labels, consensus)
-    still = rule.tags(said, rows.labels)
     outcome = [
-        _outcome(tags, still.get((row, suspect), []), int(answer[row]))
-        for row, (tags, suspect) in enumerate(zip(rows.tags, rows.suspect.tolist(), strict=True))
+        _outcome(tags, still.get((row, suspect), []), answer)
+        for row, (tags, suspect, answer) in enumerate(
+            zip(rows.tags, rows.suspect.tolist(), said[0].tolist(), strict=True)
+        )
     ]
-    pngs = pa.array(encode_pngs(rows.pixels.numpy()), pa.binary())
-    positions = rows.position.tolist()
-    trace = before_p.gather(2, right.clamp_min(0)[:, None, None].expand(-1, len(names), 1))[..., 0]
-    listed = [[names[k] for k in places] for places in order.tolist()]
-    columns: dict[str, Any] = {
-        "id": [f"{row[0]}-{position:06d}" for row, position in zip(listed, positions, strict=True)],
-        "config": [key] * count,
-        "suspect": [row[0] for row in listed],
-        "networks": listed,
-        "lane": positions,
-        "outcome": outcome,
-        "tags": rows.tags,
-        "image": pngs,
-        "origin": pngs,
-        "origin_data": [data.name] * count,
-        "origin_split": [data.split] * count,
-        "origin_index": positions,
-        "origin_file": [None if data.files is None else data.files[position] for position in positions],
-        "truth": _known(rows.labels),
-        "label_from": ["label" if label >= 0 else "consensus" for label in rows.labels.tolist()],
-        "consensus": _known(consensus),
-        "said": _known(answer),
-        "before": as_nested(before_p),
-        "after": as_nested(after_p),
-        "moves": [0] * count,
-        "candidates": [1] * count,
-        "forwards": [len(names)] * count,
-        "backwards": [0] * count,
-        "path": [[]] * count,
-        "trace": pa.ListArray.from_arrays(as_offsets((right >= 0).long()), as_lists(trace[right >= 0])),
-        "point": [[]] * count,
-        "change": [[]] * count,
-        "film": [None] * count,
-        "versions": [versions(basket.device)] * count,
-    }
-    return as_table(columns, count)
+    right = torch.where(rows.labels >= 0, rows.labels, agreed(said[1:]))
+    trace = of_class(before_p, right.clamp_min(0)).t()[right >= 0]
+    pngs = as_pngs(rows.pixels)
+    return as_table(
+        identity(
+            [[names[k] for k in listed] for listed in order.t().tolist()], positions, config=key, device=basket.device
+        ),
+        origin(meeting.data, positions, pngs),
+        answered(
+            before_p, after_p, said, truth=rows.labels,
+            label_from=["label" if label >= 0 else "consensus" for label in rows.labels.tolist()],
+        ),
+        cost(len(names)),
+        unmoved(count),
+        ended(outcome, pngs, tags=rows.tags),
+        {"trace": pa.ListArray.from_arrays(as_offsets((right >= 0).long()), as_lists(trace))},
+        count=count,
+    )  # fmt: skip
 
 
 def _ordered(values: Tensor, order: Tensor) -> Tensor:
-    """(networks, m, classes) as (m, networks, classes), each row's suspect first."""
-    return values.transpose(0, 1).gather(1, order[..., None].expand(-1, -1, values.shape[2]))
-
-
-def _known(values: Tensor) -> pa.Array:
-    """Class numbers, null for -1."""
-    return pa.array(values.numpy(), mask=(values < 0).numpy()).cast(pa.int32())
+    """values (networks, m, classes) with each row's networks in its order (networks, m)."""
+    return values.gather(0, order[..., None].expand(-1, -1, values.shape[2]))
 
 
 def _outcome(tags: list[str], still: list[str], answer: int) -> str:

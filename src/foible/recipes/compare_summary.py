@@ -4,13 +4,38 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from foible.errors import UserError
+from foible.records import COUNT, NUMBER, POSITIVE, SIZE, TEXT, check, read_json
 from foible.statistics import mcnemar, paired
 from foible.summary import wilson
+
+ADVICE = "delete it and run the same comparison again"
+COUNTS = {str: COUNT}
+SHARE = {"network": TEXT, "right": COUNT, "n": COUNT, "share": (None, NUMBER), "low": NUMBER, "high": NUMBER}
+INTERVAL = {"low": NUMBER, "high": NUMBER}
+FLIPS = {
+    "n": POSITIVE, **dict.fromkeys(("both_right", "fixed", "broken", "both_wrong"), COUNT),
+    "negative_flip_rate": {"share": NUMBER, **INTERVAL}, "difference": {"points": NUMBER, **INTERVAL},
+    "mcnemar_p": NUMBER,
+}  # fmt: skip
+PER_CLASS = {"class": TEXT, "n": POSITIVE, "networks": [SHARE], "fixed": COUNT, "broken": COUNT}
+CONSENSUS = {"agree": COUNT, "dissent": COUNTS, "split": COUNT}
+FORM = {
+    "networks": [TEXT], "old": (None, TEXT), "new": (None, TEXT), "labelled": bool, "images": COUNT,
+    "unreadable": COUNT, "left_out?": (None, COUNT, COUNTS), "notes?": (None, [TEXT]), "classes": [TEXT],
+    "canvas?": (None, {"size?": SIZE}), "dissent": COUNTS, "unsettled?": (None, COUNT), "accuracy?": (None, [SHARE]),
+    "per_class?": (None, [PER_CLASS]), "flips?": (None, FLIPS), "consensus?": (None, CONSENSUS),
+    "doubtful?": (None, COUNT),
+}  # fmt: skip
+# What there is with labels, and without.
+LABELLED = {"accuracy": [{"share": NUMBER}], "per_class": list, "flips": dict, "doubtful": int}
+UNLABELLED = {"consensus": dict}
 
 
 @dataclass
@@ -107,3 +132,15 @@ def summarise_counts(counts: Counts, names: Sequence[str], classes: Sequence[str
         "doubtful": counts.doubtful,
         "dissent": dissent,
     }  # fmt: skip
+
+
+def read_summary(file: Path) -> dict[str, Any]:
+    """compare.json as it is, once every figure in it is one; a damaged one is named."""
+    try:
+        summary = check(read_json(file, ADVICE), FORM, str(file), ADVICE)
+    except OSError as error:
+        raise UserError(f"{file} cannot be read ({error.strerror or error}): {ADVICE}") from error
+    check(summary, LABELLED if summary["labelled"] else UNLABELLED, str(file), ADVICE)
+    if any(row["network"] not in summary["dissent"] for row in summary.get("accuracy") or ()):
+        raise UserError(f"{file} lacks dissent of a network: {ADVICE}")
+    return dict(summary)

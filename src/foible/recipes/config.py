@@ -5,7 +5,7 @@ Nothing heavy is imported here, so that `foible --help` answers at once.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import Any
 
 from foible.errors import UserError
@@ -77,24 +77,10 @@ class CompareConfig:
         if self.unit is not None and self.unit < 1:
             raise UserError(f"unit is {self.unit}: expected at least 1")
 
-    @classmethod
-    def read(cls, options: dict[str, Any]) -> CompareConfig:
-        """From keywords; an unknown one is named."""
-        return cls(**known_options(cls, options, "compare"))
-
-
-def known_options(config: type, options: dict[str, Any], what: str) -> dict[str, Any]:
-    """The options, once all are fields of `config`; otherwise an error that names the stranger."""
-    known = [entry.name for entry in fields(config)]
-    for key in options:
-        if key not in known:
-            raise UserError(f"{what} has no option {key!r}{did_you_mean(key, known)}; it takes {', '.join(known)}")
-    return options
-
 
 @dataclass(frozen=True)
-class PoolConfig:
-    """The settings of a pool's ranking: the keywords of `foible.recipes.pool.rank`."""
+class RankConfig:
+    """The settings of a ranking: the keywords of `foible.rank`, the flags of `foible rank`."""
 
     suspect: tuple[str, ...] = _help((), "Network under test; repeat for several. Default: each network in turn.")
     peers: tuple[str, ...] = _help((), "Peers of every suspect; repeat for several. Default: all other networks.")
@@ -121,11 +107,6 @@ class PoolConfig:
                 raise UserError(f"{name} is {value}: expected at least 1")
         if self.label not in ("consensus", "people"):
             raise UserError(f"label is {self.label!r}: expected consensus or people")
-
-    @classmethod
-    def read(cls, options: dict[str, Any]) -> PoolConfig:
-        """From keywords; an unknown one is named."""
-        return cls(**known_options(cls, options, "pool"))
 
 
 @dataclass(frozen=True)
@@ -164,8 +145,3 @@ class DistortConfig:
                 raise UserError(f"{name} is {value}: expected at least 1")
         if self.norm not in ("l2", "linf"):
             raise UserError(f"norm is {self.norm!r}{did_you_mean(self.norm, ('l2', 'linf'))}: expected l2 or linf")
-
-    @classmethod
-    def read(cls, options: dict[str, Any]) -> DistortConfig:
-        """From keywords; an unknown one is named."""
-        return cls(**known_options(cls, options, "distort"))

@@ -7,23 +7,19 @@ import sys
 import torch
 from torch import Tensor
 
-from foible.basket import Basket
-from foible.clean import Clean, answers, hints, tell, tell_unreadable
+from foible.clean import Clean, answers, hints, none_read, tell, tell_unreadable
 from foible.errors import UserError
 from foible.judging import judged
-from foible.meeting import Meeting
 from foible.progress import progress
 from foible.randomness import words
+from foible.runs.job import Seeds, Task
 
 
-def choose_images(
-    basket: Basket, meeting: Meeting, *, count: int, seed: int, wrong: bool, labelled: bool, quiet: bool
-) -> tuple[Tensor, Clean, list[str]]:
-    """Positions (m,) of at most `count` images, accuracies on the images that were looked at, and what could not be
-    read. The first network of the basket is the source; fewer images are the first of more.
-
-    wrong: also those that the source gets wrong. Without labels every image that it answers will do.
-    """
+def right_under_source(task: Task) -> Seeds:
+    """`chosen`: positions of the images. The first network of the basket is the source; fewer images are the first of
+    more. With `wrong` also those that it gets wrong; without labels every image that it answers will do."""
+    config, basket, meeting, quiet = task.config, task.basket, task.meeting, task.quiet
+    count, seed, wrong, labelled = config.images, config.seed, config.wrong, not config.unlabelled
     data, clean = meeting.data, Clean(basket.names, basket.classes)
     drawn = words(seed, meeting.index, stream="distort.images", count=1)[:, 0]
     order = meeting.index[drawn.argsort(stable=True)]
@@ -47,6 +43,8 @@ def choose_images(
             bar.advance(len(chosen[-1]) + min(0, left))
             if left <= 0:
                 break
+    if len(unreadable) == len(order):
+        raise none_read(data.name, len(order), unreadable[0])
     found = torch.cat(chosen)[:count].sort().values
     if not quiet:
         tell_unreadable(unreadable)
@@ -61,4 +59,4 @@ def choose_images(
             f"none of the {len(order)} images of {data.name!r} ({data.split}) is {how} by {basket.names[0]!r}: check "
             "the class order and the preprocessing"
         )
-    return found, clean, unreadable
+    return Seeds({"chosen": found}, clean.rows() if labelled else None, unreadable)

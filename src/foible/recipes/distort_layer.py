@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from foible.basket import Basket, padded
 from foible.errors import UserError
-from foible.inspect.taps import above, activations
+from foible.hooks import above, activations
 from foible.networks.classes import align
 from foible.networks.single import two_classes
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from foible import specs
 from foible.errors import UserError
+from foible.permission import Permission
 from foible.search.distortions import METHODS
 from foible.search.nearest import Nearest
 
@@ -22,14 +23,14 @@ def read_method(given: str | Method) -> str:
     return specs.spec_of(given, METHODS) or f"object:{getattr(given, '__name__', type(given).__name__)}"
 
 
-def make_method(spec: str) -> Method:
+def make_method(spec: str, may: Permission) -> Method:
     """The method that a spec names: `closest?steps=50`, or FILE.py:NAME for a user's own."""
     if spec.startswith("object:"):
         raise UserError(f"the method of this run was an object in memory ({spec[7:]}): it cannot be made again")
     for name in specs.parse(spec).options:
         if name in OURS:
             raise UserError(f"{spec!r}: {name} is a setting of `foible distort` itself and no option of a method")
-    method: Method = specs.resolve(spec, METHODS, "method")
+    method: Method = specs.resolve(spec, METHODS, "method", may)
     return method
 
 

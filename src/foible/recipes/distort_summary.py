@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -13,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from foible.findings import Findings, read_shard, shard_files
+from foible.records import read_configs
 from foible.summary import wilson
 
 COLUMNS = (
@@ -108,7 +108,7 @@ def summarise_distortions(run: str | Path | Findings | Iterable[pa.Table]) -> li
     """
     made: dict[tuple[str, str], Distorted] = {}
     for table in _tables(run):
-        configs = json.loads((table.schema.metadata or {}).get(b"foible.configs", b"{}"))
+        configs = read_configs(table.schema.metadata, "findings")
         for batch in table.select(list(COLUMNS)).to_batches(max_chunksize=1000):
             for row in batch.to_pylist():
                 key = row["suspect"], row["config"]

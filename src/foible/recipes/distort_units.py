@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from functools import cached_property
-from pathlib import Path
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -12,37 +10,34 @@ from torch import Tensor
 
 from foible.basket import Basket, Budget
 from foible.clean import answers
-from foible.data import Dataset, Photographs, open_data, read
+from foible.data import Dataset, Photographs, read
 from foible.errors import UserError
 from foible.findings import with_metadata
 from foible.images import to_floats
 from foible.meeting import Meeting, meet
 from foible.recipes.config import DistortConfig
 from foible.recipes.distort_layer import Layer
-from foible.recipes.distort_methods import Method, asked_with, make_method
+from foible.recipes.distort_methods import Method, asked_with
 from foible.recipes.distort_rows import Asked, make_rows
 from foible.recipes.distort_settle import firmer, settled
 from foible.recipes.distort_targets import Reached, over_targets, read_target, targets_of
-from foible.recipes.hunt import check_networks, shape_of
-from foible.recipes.parts import refuse_code, with_files
-from foible.runs import RunFolder, settings_hash
+from foible.runs.job import Task
 from foible.runs.local import Tick
 from foible.search.nearest import Nearest, length
 
 
-@dataclass(frozen=True)
-class Distorter:
-    """Everything that one unit of work needs, made once a process."""
+class Distorting:
+    """The units of a distortion. The source is the first network of the basket."""
 
-    basket: Basket  # the source first
-    meeting: Meeting
-    chosen: Tensor  # (m,) positions of the images
-    method: Method
-    settings: dict[str, Any]
+    def __init__(self, task: Task) -> None:
+        self.task, self.settings = task, task.settings
+        self.basket, self.meeting = task.basket, task.meeting
+        self.layer = layer_of(task)  # what is wrong with it should be said now and not after the first unit
 
     @property
-    def units(self) -> int:
-        return -(-len(self.chosen) // int(self.settings["unit"]))
+    def sizes(self) -> list[int]:
+        size, count = self.settings["unit"], len(self.task.seeds["chosen"])
+        return [self.tries * min(size, count - first) for first in range(0, count, size)]
 
     @property
     def tries(self) -> int:
@@ -52,22 +47,11 @@ class Distorter:
 
     def part(self, unit: int) -> Tensor:
         size = self.settings["unit"]
-        return self.chosen[unit * size : (unit + 1) * size]
+        return self.task.seeds["chosen"][unit * size : (unit + 1) * size]
 
     def model(self, images: Tensor) -> Tensor:
         """The source's logits (n, classes)."""
         return self.basket.judge(images, self.basket.names[:1])[0]
-
-    @cached_property
-    def layer(self) -> Layer | None:
-        """The layer whose output is distorted; None for the image itself."""
-        if self.settings["layer"] is None:
-            return None
-        some = read(self.meeting.data, self.meeting.index[:16], [self.meeting.canvas])
-        images = to_floats(some.images[0].to(self.basket.device))
-        layer = Layer(self.basket, self.settings["layer"], images[:1])
-        layer.check(images)
-        return layer
 
     def asked(self, unit: int) -> Asked:
         """The images of a unit, what they are, and what every network says of them."""
@@ -83,11 +67,12 @@ class Distorter:
         labels = own if self.settings["unlabelled"] else self.meeting.labels[positions].to(own.device)
         return Asked(positions, pixels, labels, logits)
 
-    def work(self, unit: int, tick: Tick) -> Any:
-        """The rows of one unit: a pure function of the settings and the unit's number."""
-        settings, key = self.settings, settings_hash(self.settings)
+    def unit(self, number: int, tick: Tick) -> Any:
+        """The rows of one unit."""
+        settings, key = self.settings, self.task.key
+        method: Method = self.task.parts["method"]
         kind, norm = read_target(settings["target"], self.basket.classes), settings["norm"]
-        asked = self.asked(unit)
+        asked = self.asked(number)
         targets = targets_of(
             kind, asked.labels, asked.positions, asked.logits[0],
             seed=settings["seed"], likeliest=settings["likeliest"],
@@ -96,14 +81,14 @@ class Distorter:
         if several and targets is not None:
             asked, targets = asked.repeated(targets.shape[1]), targets.reshape(-1, 1)
         spend = Budget(forwards=settings["budget"], backwards=settings["budget"])
-        more = asked_with(self.method, settings["method"], norm)
+        more = asked_with(method, settings["method"], norm)
         origins, layer = to_floats(asked.pixels), self.layer
         start, model, (low, high) = (
             (origins, self.model, (0.0, 1.0)) if layer is None else (layer.points(origins), layer.model, layer.range)
         )
 
         def solve(points: Tensor, labels: Tensor, targets: Tensor | None) -> Nearest:
-            return self.method(model, points, labels, targets=targets, low=low, high=high, budget=spend, **more)
+            return method(model, points, labels, targets=targets, low=low, high=high, budget=spend, **more)
 
         exact = over_targets(
             solve, model, start, asked.labels, targets, asked.logits[0],
@@ -140,8 +125,20 @@ def _in_the_layer(
     return replace(exact, images=ends, distance=length(ends - start, norm)), images, after
 
 
-def source_first(basket: Basket, source: str | None) -> Basket:
+def layer_of(task: Task) -> Layer | None:
+    """The layer whose output is distorted; None for the image itself."""
+    if task.settings["layer"] is None:
+        return None
+    some = read(task.meeting.data, task.meeting.index[:16], [task.meeting.canvas])
+    images = to_floats(some.images[0].to(task.basket.device))
+    layer = Layer(task.basket, task.settings["layer"], images[:1])
+    layer.check(images)
+    return layer
+
+
+def source_first(basket: Basket, config: DistortConfig) -> Basket:
     """The basket with the source as its first network; only the sole one needs no naming."""
+    source = config.source
     if source is None:
         if len(basket) > 1:
             raise UserError(f"which network is to be distorted for? Give --source, one of {', '.join(basket.names)}")
@@ -155,68 +152,22 @@ def meet_source(data: Dataset | Photographs, basket: Basket, canvas: str | None,
     return meet(data, basket if alone.canvas is None else alone, canvas=canvas, labelled=labelled)
 
 
-def open_distorter(
-    path: str | Path, *, chosen: Tensor | None = None, basket: Basket | None = None, trust: bool = False
-) -> Distorter:
-    """The distorter of a run on disk: to work on it, or to judge its rows again. Refuses a basket that has changed.
-
-    A run may come from anybody, so Python files that it names are run only with `trust`.
-    """
-    config = RunFolder(path).config
-    settings, where = config["settings"], config["where"]
-    if not trust:
-        refuse_code(path, [where["method"], *([] if basket else where["basket"])])
-    labelled = not settings["unlabelled"]
-    data = open_data(where["data"], settings["split"], labelled=labelled, quiet=True)
-    if basket is None:
-        if not where["basket"]:
-            raise UserError(f"the run {str(path)!r} was made with networks in memory: give them with --basket")
-        basket = Basket.open(
-            where["basket"], device=where["device"], classes=data.classes or None, shape=shape_of(data),
-            trust=trust and where.get("trust", False),
-        )  # fmt: skip
-    check_networks(path, settings, basket)
-    basket = basket.only(list(settings["networks"]))
-    meeting = meet_source(data, basket, settings["canvas_given"], labelled)
-    none = torch.empty(0, dtype=torch.int64)
-    if chosen is None:  # nothing is to be searched
-        return Distorter(basket, meeting, none, _no_method, settings)
-    return Distorter(basket, meeting, chosen, make_method(where["method"]), settings)
-
-
-def _no_method(*_: Any, **__: Any) -> Nearest:
-    raise AssertionError("a run opened for its rows alone searches nothing")
-
-
-def settings_of(config: DistortConfig, basket: Basket, meeting: Meeting) -> dict[str, Any]:
-    """Everything that the findings depend on, as JSON values; its hash names the run."""
-    data, classes = meeting.data, len(basket.classes)
+def settings_of(task: Task) -> dict[str, Any]:
+    """What the findings depend on, besides what all recipes have."""
+    config, meeting = task.config, task.meeting
+    data, classes = meeting.data, len(task.basket.classes)
     channels = data.channels if isinstance(data, Photographs) else data.images.shape[1]
     values = channels * meeting.size[0] * meeting.size[1]
-    gpu = basket.device.type != "cpu"  # it likes more rows at once, and does one unit after another
+    gpu = task.basket.device.type != "cpu"  # it likes more rows at once, and does one unit after another
     rows = max(16, min(32_768, 20_000_000 // values) if gpu else min(4096, 4_000_000 // values))
     several = config.target in ("best", "worst", "each")
     tries = min(classes - 1, config.likeliest or classes) if several else 1
     least = 1 if config.target == "each" else 8
     share = config.images if gpu else -(-config.images // 2)
+    same = ("target", "norm", "layer", "images", "seed", "likeliest", "wrong", "lattice", "budget", "unlabelled")
     return {
-        "recipe": "distort",
-        "data": data.name,
-        "data_sha256": data.sha256,
-        "split": data.split,
-        "canvas": None if meeting.canvas is None else meeting.canvas.to_json(),
-        "canvas_given": config.canvas,
-        "networks": {name: basket.fingerprints[name] for name in basket.names},
-        "lists": {name: settings_hash({"classes": basket.lists[name]}) for name in basket.names},
-        "preprocess": {name: how.to_json() for name, how in basket.preprocess.items()},
-        "source": basket.names[0],
-        **{
-            name: getattr(config, name)
-            for name in ("target", "norm", "layer", "images", "seed", "likeliest", "wrong", "lattice", "budget")
-        },
-        **with_files("method", config.method),
-        "unlabelled": config.unlabelled,
+        "source": task.basket.names[0],
+        **{name: getattr(config, name) for name in same},
         "rows": rows,
         "unit": config.unit or max(least, min(rows // tries, share)),
-        "device": basket.device.type,
     }

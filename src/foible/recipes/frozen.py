@@ -1,13 +1,13 @@
 """Which images of a run a suite keeps. Nothing is drawn at random: hashes decide.
 
-Mistakes: what hunts found, what compares list as broken, fixed or dissent. Anchors: images that every network of the
-run gets right. Runs are read shard by shard, here only to be counted and hashed; the chosen are read again.
+Mistakes: what a run found, if somebody has said what it is; of a comparison, what is broken, fixed or dissent. Anchors:
+images that every network of the run gets right. A recipe's `frozen` says how its rows are told apart. Runs are read
+shard by shard, here only to be counted and hashed; the chosen are read again.
 """
 
 from __future__ import annotations
 
 import hashlib
-import json
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,16 +17,19 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from foible.data.dataset import shown
 from foible.errors import UserError
 from foible.findings import read_shard, shard_files
+from foible.recipes.answers import answer_files
+from foible.records import TEXT, check, read_classes
 from foible.runs import RunFolder
+from foible.runs.recipe import recipe_of
 
-KEPT = ("broken", "fixed", "dissent")  # tags of a compare's rows that are mistakes; label errors and doubts are not
+KEPT = ("broken", "fixed", "dissent")  # tags of rows that are mistakes; label errors and doubts are not
 FLIPS = ("broken", "fixed")
-HUNT, ANCHOR = "hunt", "anchor"  # tags that a suite gives
+ANCHOR = "anchor"  # a tag that a suite gives
+TO_LABEL = "to-label"  # the tag of a row whose label people are to give
 REMEMBERED = ("recipe", "data", "split", "networks", "old", "new", "suspects")  # settings of a run
 
 
@@ -39,10 +42,18 @@ class Source:
     settings: dict[str, Any]
     where: dict[str, Any]
     classes: tuple[str, ...]
+    trust: bool = False  # read its data wherever it lies
 
     @property
-    def is_hunt(self) -> bool:
-        return bool(self.settings["recipe"] == "hunt")
+    def by_place(self) -> bool:
+        """Whether its rows are told apart by where they stand in the data, not by their pixels."""
+        return is_by_place(self.settings)
+
+    def kinds(self, tags: Sequence[str] | None) -> list[str]:
+        """The tags of a mistake in a suite: those of its row that say what kind it is; else the recipe's name, unless
+        the recipe lists other rows too."""
+        kept = [tag for tag in tags or () if tag in KEPT]
+        return kept or ([] if self.by_place else [str(self.settings["recipe"]).rpartition(":")[2]])
 
     def to_json(self) -> dict[str, Any]:
         """What a suite remembers of it."""
@@ -52,76 +63,114 @@ class Source:
 
 @dataclass(frozen=True, eq=False)
 class Candidate:
-    """An image that a suite may take. `digest` tells images apart and puts them in order: of a compare's images, some
-    of which are not at hand, by their place in the data; of a hunt's by their pixels."""
+    """An image that a suite may take. `digest` tells images apart and puts them in order: by their pixels, or by their
+    place in the data where some of them are not at hand (a comparison's)."""
 
     digest: bytes
     label: str  # class name
     stratum: tuple[str, ...]
     source: Source
-    file: Path | None  # the shard that holds it; None for an anchor of a compare
-    row: int  # in that shard; for an anchor of a compare the image's place in the data
+    file: Path | None  # the shard that holds it; None for an anchor of a comparison
+    row: int  # in that shard; for an anchor of a comparison the image's place in the data
     anchor: bool
 
 
-def open_source(run: str | Path) -> Source:
-    """A finished run of `hunt` or `compare`."""
+def open_source(run: str | Path, trust: bool = False) -> Source:
+    """A finished run."""
     folder = RunFolder(run)
     config = folder.config
     settings = config["settings"]
-    if settings.get("recipe") not in ("hunt", "compare"):
-        raise UserError(f"{str(run)!r} is a run of {settings.get('recipe')!r}: a suite is made of hunts and compares")
-    lacking = folder.missing(int(config.get("units", 0)))
+    recipe = recipe_of(settings)
+    if recipe is not None and not recipe.frozen:
+        raise UserError(f"{str(run)!r} is a run of {recipe.name}, which finds no images to freeze")
+    if settings.get("layer") is not None:
+        raise UserError(f"the run {str(run)!r} distorts a layer, and its images are as they were: nothing to freeze")
+    lacking = folder.missing(config["units"])
     if lacking:
         raise UserError(f"the run {str(run)!r} lacks {len(lacking)} units: finish it first, with the command it began")
-    metadata = read_shard(shard_files(run)[0], ["id"]).schema.metadata
-    classes = tuple(json.loads(metadata[b"foible.classes"]))
-    return Source(Path(run), str(config["hash"]), settings, config["where"], classes)
+    first = shard_files(run)[0]
+    classes = read_classes(read_shard(first, ["id"]).schema.metadata, str(first))
+    check(list(classes), [TEXT], f"{first}: foible.classes")
+    return Source(Path(run), config["hash"], settings, config["where"], classes, trust)
+
+
+def is_by_place(settings: Mapping[str, Any]) -> bool:
+    recipe = recipe_of(settings)
+    return recipe is not None and recipe.frozen == "places"
 
 
 def candidates(source: Source) -> Iterator[Candidate]:
     """Everything that a suite may take from a run."""
-    pictures = ["image", "origin"] if source.is_hunt else ["origin_index"]
+    pictures = (
+        ["origin_index"] if source.by_place else ["image", "origin", "origin_index", "said", "networks", "before"]
+    )
     for file in shard_files(source.path):
         table = read_shard(file, ["outcome", "tags", "suspect", "truth", "consensus", *pictures])
-        labels = pc.coalesce(table.column("truth"), table.column("consensus")).to_pylist()
+        labels = known_labels(table).to_pylist()
         columns = (table.column(name).to_pylist() for name in ("outcome", "tags", "suspect"))
+        unanimous = [] if source.by_place else _unanimous(table)
         for row, (label, outcome, tags, suspect) in enumerate(zip(labels, *columns, strict=True)):
             if label is None:  # nobody knows what would be right
                 continue
-            name = source.classes[label]
-            kinds = [HUNT] if source.is_hunt else [tag for tag in tags or [] if tag in KEPT]
+            name, kinds = source.classes[label], source.kinds(tags)
             if outcome == "found" and kinds:
-                stratum = (kinds[0], suspect, name)
-                if source.is_hunt:
-                    digest = _hash(table, "image", row)
-                else:
-                    digest = place_digest(source.settings, table.column("origin_index")[row].as_py())
-                yield Candidate(digest, name, stratum, source, file, row, False)
-            if source.is_hunt:  # a hunt starts from images that are right under all its networks
+                digest = _mistake_digest(source, table, row, label, kinds)
+                if digest is not None:
+                    yield Candidate(digest, name, (kinds[0], suspect, name), source, file, row, False)
+            if not source.by_place and unanimous[row] == label:
                 yield Candidate(_hash(table, "origin", row), name, (name,), source, file, row, True)
-    if not source.is_hunt:
+    if source.by_place:
         for place, label in _right_under_all(source.path):
             name = source.classes[label]
             yield Candidate(place_digest(source.settings, place), name, (name,), source, None, place, True)
 
 
+def known_labels(table: pa.Table) -> Any:
+    """What each row's image is: the truth, or what the others agree on; null where people are to say it."""
+    asked = pa.array([TO_LABEL in (tags or ()) for tags in table.column("tags").to_pylist()], pa.bool_())
+    agreed = pc.if_else(asked, pa.scalar(None, pa.int32()), table.column("consensus"))
+    return pc.coalesce(table.column("truth"), agreed)
+
+
+def nameless(source: Source) -> int:
+    """How many findings a suite passes over because nobody has said what they are."""
+    count = 0
+    for file in shard_files(source.path):
+        table = read_shard(file, ["outcome", "tags", "truth", "consensus"])
+        found = pc.equal(table.column("outcome"), "found")
+        count += pc.sum(pc.and_(found, pc.is_null(known_labels(table)))).as_py() or 0
+    return count
+
+
+def _mistake_digest(source: Source, table: pa.Table, row: int, label: int, kinds: Sequence[str]) -> bytes | None:
+    """What tells a found image apart; None where there is none, or where it is what its suspect says it is."""
+    if source.by_place:
+        return place_digest(source.settings, table.column("origin_index")[row].as_py())
+    right = table.column("said")[row].as_py() == label and kinds[0] not in KEPT
+    return None if right or not table.column("image")[row].is_valid else _hash(table, "image", row)
+
+
+def _unanimous(table: pa.Table) -> list[int]:
+    """The class that all networks gave each row's seed image; -1 where they differ, or there is no such image."""
+    said = []
+    for chunk in table.column("before").chunks:
+        lines = chunk.flatten()  # one a row and network
+        chances = lines.flatten().to_numpy(zero_copy_only=False).reshape(len(lines), -1)
+        answers = np.where(np.isfinite(chances).all(1), chances.argmax(1), -1)
+        first = np.cumsum(chunk.value_lengths().to_numpy()) - chunk.value_lengths().to_numpy()
+        low, high = np.minimum.reduceat(answers, first), np.maximum.reduceat(answers, first)
+        said.append(np.where(low == high, low, -1))
+    there = pc.and_(table.column("origin").is_valid(), table.column("origin_index").is_valid()).to_numpy()
+    return list(np.where(there, np.concatenate(said), -1).tolist()) if said else []
+
+
 def place_digest(settings: Mapping[str, Any], place: int) -> bytes:
-    """What tells an image of a compare apart: its data and its place there."""
+    """What tells an image of a comparison apart: its data and its place there."""
     return hashlib.sha256(f"{settings['data_sha256']} {place}".encode()).digest()
 
 
 def _hash(table: pa.Table, column: str, row: int) -> bytes:
     return hashlib.sha256(table.column(column)[row].as_buffer()).digest()
-
-
-def answer_files(run: Path, columns: Sequence[str]) -> Iterator[pa.Table]:
-    """The answers of a compare, file by file."""
-    for file in sorted((run / "answers").glob("unit-*.parquet")):
-        try:
-            yield pq.read_table(file, columns=list(columns), partitioning=None)
-        except (pa.ArrowException, OSError) as error:
-            raise UserError(f"{file} cannot be read as Parquet ({error}): make the comparison again") from error
 
 
 def _right_under_all(run: Path) -> Iterator[tuple[int, int]]:

@@ -16,8 +16,11 @@ from foible.data.dataset import shown
 from foible.errors import UserError
 from foible.findings import SCHEMA, read_shard
 from foible.images import encode_pngs
-from foible.recipes.frozen import ANCHOR, HUNT, Candidate, Source, answer_files, order_of
-from foible.recipes.rows import as_table, versions
+from foible.permission import Permission
+from foible.recipes.answers import answer_files
+from foible.recipes.frozen import ANCHOR, Candidate, Source, order_of
+from foible.row_sections import answered, as_column, as_table, cost, identity, origin, unmoved
+from foible.runs.job import data_of
 from foible.views import View
 
 
@@ -35,6 +38,7 @@ def rows_of(chosen: Sequence[Candidate], classes: Sequence[str]) -> tuple[pa.Tab
         source = members[0].source
         table = read_shard(file).take([one.row for one in members]).select(SCHEMA.names).replace_schema_metadata()
         table = _anchors(table, source) if anchor else _mistakes(table, source)
+        table = table.filter(table.column("image").is_valid())
         tables.append(_counted(table, source, classes))
     for members in photographs.values():
         source = members[0].source
@@ -47,34 +51,35 @@ def rows_of(chosen: Sequence[Candidate], classes: Sequence[str]) -> tuple[pa.Tab
 
 def _set(table: pa.Table, **columns: Any) -> pa.Table:
     for name, values in columns.items():
-        field = SCHEMA.field(name)
-        made = values if isinstance(values, pa.Array | pa.ChunkedArray) else pa.array(values, field.type)
-        table = table.set_column(SCHEMA.get_field_index(name), field, made)
+        made = values if isinstance(values, pa.ChunkedArray) else as_column(name, values, table.num_rows)
+        table = table.set_column(SCHEMA.get_field_index(name), SCHEMA.field(name), made)
     return table
 
 
 def _unsearched(count: int) -> dict[str, Any]:
     """Columns of rows that nothing was searched for."""
-    counts = dict.fromkeys(("moves", "candidates", "forwards", "backwards"), [0] * count)
-    empty: dict[str, Any] = {name: [[] for _ in range(count)] for name in ("path", "point", "change")}
-    return {**counts, **empty, "film": [None] * count, "outcome": ["held"] * count, "tags": [[ANCHOR]] * count}
+    held = {"outcome": ["held"] * count, "tags": [[ANCHOR]] * count, "film": None}
+    return {**cost(0, candidates=0), **unmoved(count), **held}
 
 
 def _mistakes(table: pa.Table, source: Source) -> pa.Table:
     ids = [f"{source.hash}.{id}" for id in table.column("id").to_pylist()]
-    return _set(table, id=ids, tags=[[HUNT]] * len(ids) if source.is_hunt else table.column("tags"))
+    tags = table.column("tags").to_pylist()
+    return _set(table, id=ids, tags=[given if source.by_place else source.kinds(given) for given in tags])
 
 
 def _anchors(table: pa.Table, source: Source) -> pa.Table:
-    """The seed images of a hunt's trials."""
+    """The seed images of trials."""
+    right = pc.coalesce(table.column("truth"), table.column("consensus"))
     return _set(
         table,
         id=[f"{source.hash}.{ANCHOR}-{place:06d}" for place in table.column("origin_index").to_pylist()],
         image=table.column("origin"),
         after=table.column("before"),
-        said=table.column("truth"),
-        consensus=table.column("truth"),
+        said=right,
+        consensus=right,
         trace=pc.list_slice(table.column("trace").combine_chunks(), 0, 1),
+        **dict.fromkeys(("target", "distance", "distance_exact")),
         **_unsearched(table.num_rows),
     )
 
@@ -85,7 +90,7 @@ def _counted(table: pa.Table, source: Source, classes: Sequence[str]) -> pa.Tabl
     if order == list(range(len(order))):
         return table
     places, back = pa.array(order, pa.int32()), [order.index(place) for place in range(len(order))]
-    moved = {name: pc.take(places, table.column(name)) for name in ("truth", "consensus", "said")}
+    moved = {name: pc.take(places, table.column(name)) for name in ("truth", "consensus", "said", "target")}
     shares = {
         name: [[[chances[k] for k in back] for chances in row] for row in table.column(name).to_pylist()]
         for name in ("before", "after")
@@ -94,43 +99,44 @@ def _counted(table: pa.Table, source: Source, classes: Sequence[str]) -> pa.Tabl
 
 
 def _photographed(source: Source, members: Sequence[Candidate]) -> pa.Table:
-    """Anchors of a compare: their pixels from its data, their answers from its answers/.
+    """Anchors of a comparison: their pixels from its data, their answers from its answers/.
 
     Of an answer only the confidence was kept; what is left of 1 is spread evenly over the other classes.
     """
     settings, label = source.settings, {one.row: source.classes.index(one.label) for one in members}
-    data = open_data(source.where["data"], settings["split"], quiet=True)
+    named = data_of(source.path, source.where["data"], Permission(trust=source.trust))
+    data = open_data(named, settings["split"], quiet=True)
     if data.sha256 != settings["data_sha256"]:
         raise UserError(f"the data {shown(settings['data'])!r} is not what it was when the run was made")
-    seen = read(data, torch.tensor(sorted(label)), [_view(settings["canvas"])])
-    index = seen.index.tolist()
-    count, truth, sure = len(index), [label[place] for place in index], _confidence(source.path, set(index))
-    others = len(source.classes) - 1
-    answers = [
-        [[p if k == label[place] else (1 - p) / others for k in range(others + 1)] for p in sure[place]]
-        for place in index
-    ]
-    pngs = encode_pngs(seen.images[0].numpy()) if count else []
-    columns: dict[str, Any] = {
-        "id": [f"{source.hash}.{ANCHOR}-{place:06d}" for place in index], "config": [source.hash] * count,
-        "suspect": [settings["new"]] * count, "networks": [settings["names"]] * count, "lane": index,
-        "image": pngs, "origin": pngs, "origin_data": [data.name] * count, "origin_split": [data.split] * count,
-        "origin_index": index,
-        "origin_file": [None if data.files is None else data.files[place] for place in index],
-        "truth": truth, "label_from": ["label"] * count, "consensus": truth, "said": truth, "before": answers,
-        "after": answers,
-        "trace": [[sure[place]] for place in index], "versions": [versions(torch.device("cpu"))] * count,
-        **_unsearched(count),
-    }  # fmt: skip
-    return as_table(columns, count)
-
-
-def _view(canvas: dict[str, Any] | None) -> View | None:
-    if canvas is None:
-        return None
-    height, width = canvas["size"]
-    resize = canvas["resize"]
-    return View((height, width), tuple(resize) if isinstance(resize, list) else resize, canvas["interpolation"])
+    canvas = settings.get("canvas")
+    view = None if canvas is None else View.from_json(canvas, f"{source.path}: canvas")
+    index: list[int] = []
+    pngs: list[bytes] = []
+    for part in torch.tensor(sorted(label)).split(16):  # the pixels of all of them may not fit into memory
+        seen = read(data, part, [view])
+        index += seen.index.tolist()
+        pngs += encode_pngs(seen.images[0].numpy()) if len(seen.index) else []
+    count, sure = len(index), _confidence(source.path, set(index))
+    truth, pictures = torch.tensor([label[place] for place in index]), pa.array(pngs, pa.binary())
+    chances = torch.tensor([sure[place] for place in index], dtype=torch.float64).view(count, len(settings["names"]))
+    classes = len(source.classes)
+    answers = ((1 - chances) / (classes - 1))[..., None].repeat(1, 1, classes)
+    answers[torch.arange(count), :, truth] = chances
+    answers, said = answers.transpose(0, 1), truth.expand(chances.shape[1], -1)
+    return as_table(
+        identity([settings["names"]] * count, index, config=source.hash, device=torch.device("cpu")),
+        origin(data, index, pictures),
+        answered(answers, answers, said, truth=truth, label_from="label", consensus=truth),
+        _unsearched(count),
+        {
+            "id": [f"{source.hash}.{ANCHOR}-{place:06d}" for place in index],
+            "suspect": settings["new"],
+            "origin_data": settings["data"],
+            "image": pictures,
+            "trace": [[sure[place]] for place in index],
+        },
+        count=count,
+    )
 
 
 def _confidence(run: Path, wanted: set[int]) -> dict[int, list[float]]:

@@ -5,7 +5,7 @@ difference = error(NEW) − error(OLD) on the same images, with Tango's interval
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from foible.basket import Basket, some
 from foible.clean import answers
 from foible.errors import UserError
 from foible.findings import Findings
-from foible.images import decode_png
+from foible.images import LEAST_ROWS, MOST_JUDGED, decode_png
 from foible.networks.classes import align
 from foible.progress import progress
 from foible.recipes.checks import (
@@ -32,6 +32,7 @@ from foible.recipes.checks import (
 from foible.recipes.suite import Suite, labels_of, open_suite
 
 BATCH = 256
+ROOM = LEAST_ROWS * MOST_JUDGED  # pixels of a batch: a suite of a few bytes may hold pictures of many pixels
 WANTED = "--network new=SPEC and, to judge both, --network old=SPEC"
 
 
@@ -59,7 +60,7 @@ def gate(
     frozen = open_suite(suite)
     findings = frozen.findings
     if not isinstance(networks, Basket):
-        first = _decoded(findings, 0, 1)[0].shape
+        first = next(_batches(findings.head(1)))[0].shape
         networks = Basket.open(
             networks, device=device, classes=findings.classes, shape=(first[0], first[1], first[2]), trust=trust
         )
@@ -128,10 +129,10 @@ def _recorded(suite: Suite, name: str | None) -> tuple[str, Tensor]:
             known = ", ".join(sorted({network for _, network in order}))
             raise UserError(f"no row of the suite records a network {name!r}; they record {known}")
     else:
-        compares = [(source, source["new"]) for source in reversed(sources) if source["recipe"] == "compare"][:1]
+        named = [(source, source["new"]) for source in reversed(sources) if "new" in source][:1]
         wanted = [
             (source, network)
-            for source, network in [*compares, *order]
+            for source, network in [*named, *order]
             if all(source["networks"][network] in other["networks"].values() for other in sources)
         ][:1]
         if not wanted:
@@ -163,29 +164,39 @@ def _answer(chances: list[float]) -> int:
     return max(range(len(chances)), key=chances.__getitem__)
 
 
-def _decoded(findings: Findings, first: int, count: int) -> list[Tensor]:
-    pictures = []
-    for row in findings.table.select(["id", "image"]).slice(first, count).to_pylist():
-        try:
-            pictures.append(decode_png(row["image"]))
-        except Exception as error:
-            raise UserError(f"the image of {row['id']!r} cannot be read ({error}): make the suite again") from error
-    return pictures
+def _batches(findings: Findings) -> Iterator[list[Tensor]]:
+    """The images in order, so many at a time as fit into memory, whatever their sizes."""
+    pictures: list[Tensor] = []
+    pixels = 0
+    table = findings.table.select(["id", "image"])
+    for start in range(0, len(table), BATCH):
+        for row in table.slice(start, BATCH).to_pylist():
+            picture = decode_png(row["image"], repr(row["id"]), MOST_JUDGED)
+            here = picture.shape[1] * picture.shape[2]
+            if len(pictures) == BATCH or pixels + here > ROOM:
+                yield pictures
+                pictures, pixels = [], 0
+            pictures.append(picture)
+            pixels += here
+    yield pictures
 
 
 def _judged(networks: Basket, findings: Findings, rows: Tensor, quiet: bool) -> Tensor:
     """(networks, rows) what each network says of the images; those of one size go through together."""
     chosen = Findings(findings.table.take(rows.numpy()))
     said = torch.full((len(networks), len(rows)), -1)
+    checked: set[torch.Size] = set()
+    first = 0
     with progress("Judging the suite", len(rows), quiet=quiet) as bar:
-        for first in range(0, len(rows), BATCH):
-            pictures = _decoded(chosen, first, BATCH)
+        for pictures in _batches(chosen) if len(chosen) else ():
             for shape in dict.fromkeys(picture.shape for picture in pictures):
                 places = [place for place, picture in enumerate(pictures) if picture.shape == shape]
                 batch = torch.stack([pictures[place] for place in places])
-                if first == 0:
+                if shape not in checked:
                     networks.check(batch)
+                    checked.add(shape)
                 said[:, [first + place for place in places]] = answers(networks.predict(batch))
+            first += len(pictures)
             bar.advance(len(pictures))
     return said
 

@@ -15,13 +15,13 @@ import torch
 from torch import Tensor
 
 from foible.basket import Basket
-from foible.clean import answers
+from foible.clean import answers, none_read
 from foible.data import Dataset, Photographs, open_data
 from foible.disk import write_with_folder
 from foible.errors import UserError
 from foible.findings import read_shard, shard_files
 from foible.judging import judged
-from foible.meeting import Meeting, meet
+from foible.meeting import Meeting, meet, shape_of
 from foible.progress import progress
 from foible.recipes.checks import (
     MOST_IDS,
@@ -33,7 +33,7 @@ from foible.recipes.checks import (
     measure,
     measure_classes,
 )
-from foible.recipes.hunt import hunt, shape_of
+from foible.recipes.hunt import hunt
 
 WANTED = "--network old=SPEC --network new=SPEC and at least one peer, --network PEER=SPEC"
 HUNTED, BEFORE = "trials that found a mistake", "before any move"
@@ -108,6 +108,7 @@ def _before(
     """The checks before any move, and how many images are right under everybody."""
     counts = torch.zeros(3, len(networks.classes), dtype=torch.int64)  # right under all peers, broken, fixed
     seeds = 0
+    problems: list[tuple[int, str]] = []
     old, new = (networks.names.index(name) for name in ("old", "new"))
     others = [networks.names.index(name) for name in peers]
     with progress("Judging before any move", len(meeting.index), quiet=quiet) as bar:
@@ -118,7 +119,10 @@ def _before(
             for row, which in enumerate((agreed, agreed & right[old] & ~right[new], agreed & ~right[old] & right[new])):
                 counts[row] += torch.bincount(labels[which], minlength=len(networks.classes))
             seeds += int(right.all(0).sum())
+            problems += part.problems
             bar.advance(len(part.index) + len(part.problems))
+    if len(problems) == len(meeting.index):
+        raise none_read(meeting.data.name, len(problems), meeting.told(problems[0]))
     by_class = {name: _three(counts[:, place]) for place, name in enumerate(networks.classes)}
     overall = measure("overall", BEFORE, *_three(counts.sum(1)), tolerance)
     return [overall, *measure_classes(by_class, class_tolerance)], seeds

@@ -14,13 +14,21 @@ from torch import Tensor
 
 from foible.basket import Basket
 from foible.clean import answers
-from foible.images import encode_pngs, to_floats
+from foible.errors import UserError
+from foible.images import to_floats
 from foible.judging import Judged, on_canvas
 from foible.meeting import Meeting
 from foible.objectives import Dissent, of_class, probabilities
-from foible.recipes.rows import as_lists, as_nested, as_offsets, as_table, versions
+from foible.records import COUNT, TEXT, check, parse_json
+from foible.row_sections import agreed, answered, as_nested, as_pngs, as_table, cost, ended, identity, origin, unmoved
+from foible.runs.folder import CONFIGS
 
 _COUNTS = b"foible.counts"
+COUNTS = {
+    **dict.fromkeys(("images", "invalid", "agree"), COUNT),
+    **{name: [COUNT] for name in ("dissent", "found", "known", "right")},
+    "unreadable": [TEXT],
+}
 TO_LABEL = "to-label"  # the tag of a row whose label people are to give
 
 
@@ -32,8 +40,7 @@ class Side:
 
     def aims(self, logits: Tensor) -> Tensor:
         """(n,) the class that all peers give; -1 where they differ or one gives none. logits: of the whole basket."""
-        said = answers(logits[list(self.places[1:])])
-        return torch.where((said == said[0]).all(0), said[0], -1)
+        return agreed(answers(logits[list(self.places[1:])]))
 
     def dissents(self, logits: Tensor, aims: Tensor, objective: Dissent) -> Tensor:
         """(n,) bool: the peers agree on `aims`, and the suspect says something else."""
@@ -114,8 +121,8 @@ def rank_batch(
     return counts
 
 
-def as_shard(rankings: Sequence[Ranking], counts: Counts) -> pa.Table:
-    """A unit's ranking, as it lies on disk: a few numbers an image, no pixels."""
+def as_shard(rankings: Sequence[Ranking], counts: Counts, configs: dict[str, dict[str, Any]]) -> pa.Table:
+    """A unit's ranking, as it lies on disk: a few numbers an image, no pixels. configs: settings by hash."""
     return pa.table(
         {
             "suspect": pa.array(np.repeat(np.arange(len(rankings), dtype=np.int32), [len(r.score) for r in rankings])),
@@ -123,19 +130,30 @@ def as_shard(rankings: Sequence[Ranking], counts: Counts) -> pa.Table:
             "position": pa.array(torch.cat([ranking.position for ranking in rankings]).numpy()),
             "aim": pa.array(torch.cat([ranking.aim for ranking in rankings]).numpy()),
         }
-    ).replace_schema_metadata({_COUNTS: json.dumps(vars(counts))})
+    ).replace_schema_metadata({_COUNTS: json.dumps(vars(counts)), CONFIGS: json.dumps(configs, sort_keys=True)})
 
 
 def gather(shards: Iterable[pa.Table], suspects: int, top: int) -> tuple[list[Ranking], Counts]:
     """The rankings of all units as one, and what all images came to; never more than `top` of each in memory."""
     rankings, counts = [Ranking(top) for _ in range(suspects)], Counts()
     for shard in shards:
-        counts.add(Counts(**json.loads(shard.schema.metadata[_COUNTS])))
+        counts.add(_read_counts(shard, suspects))
         suspect, score, position, aim = (torch.tensor(shard.column(name).to_numpy()) for name in shard.column_names)
         for number, ranking in enumerate(rankings):
             mine = suspect == number
             ranking.add(score[mine], position[mine], aim[mine])
     return rankings, counts
+
+
+def _read_counts(shard: pa.Table, suspects: int) -> Counts:
+    """What a unit's images came to, with one count for each suspect."""
+    where = "a shard in ranking/"
+    read = check(parse_json((shard.schema.metadata or {}).get(_COUNTS, b"null"), where), COUNTS, where)
+    counts = Counts(**{name: read[name] for name in COUNTS})
+    listed = (counts.dissent, counts.found, counts.known, counts.right)
+    if any(len(one) != suspects for one in listed) or not counts.images + len(counts.unreadable):
+        raise UserError(f"{where} is of other suspects, or of no image: delete ranking/, and the same command goes on")
+    return counts
 
 
 def finding_rows(
@@ -147,54 +165,27 @@ def finding_rows(
     aims: (n,) the peers' class for each file. people: no label is claimed. realism: what scores the images, or None.
     """
     assert seen.canvas is not None
-    count, data, order = len(seen.index), meeting.data, list(side.places)
-    names, positions = [basket.names[place] for place in order], seen.index.tolist()
+    count, order, positions = len(seen.index), list(side.places), seen.index.tolist()
+    names = [basket.names[place] for place in order]
     everybody = on_canvas(basket, meeting, seen.logits, seen.canvas)
-    before, after = seen.logits[order], everybody[order]
-    said, consensus = answers(after)[0], side.aims(everybody)
-    holds = side.dissents(everybody, aims, objective)
-    broken = (answers(after) < 0).any(0)
+    before, after = (probabilities(logits[order]) for logits in (seen.logits, everybody))
+    said, holds = answers(everybody[order]), side.dissents(everybody, aims, objective)
     outcome = [
         "invalid" if bad else "found" if good else "unsettled"
-        for bad, good in zip(broken.tolist(), holds.tolist(), strict=True)
+        for bad, good in zip((said < 0).any(0).tolist(), holds.tolist(), strict=True)
     ]
-    pngs = pa.array(encode_pngs(seen.canvas.numpy()), pa.binary())
-    trace = of_class(probabilities(before), aims).t()
-    columns: dict[str, Any] = {
-        "id": [f"{names[0]}-{position:06d}" for position in positions],
-        "config": [key] * count,
-        "suspect": [names[0]] * count,
-        "networks": [names] * count,
-        "lane": positions,
-        "outcome": outcome,
-        "tags": [["dissent", TO_LABEL] if people else ["dissent"]] * count,
-        "image": pngs,
-        "origin": pngs,
-        "origin_data": [data.name] * count,
-        "origin_split": [data.split] * count,
-        "origin_index": positions,
-        "origin_file": [None if data.files is None else data.files[position] for position in positions],
-        "truth": _known(truths[seen.index]),
-        "label_from": [None if people else "consensus"] * count,
-        "consensus": _known(consensus),
-        "said": _known(said),
-        "before": as_nested(probabilities(before).transpose(0, 1)),
-        "after": as_nested(probabilities(after).transpose(0, 1)),
-        "moves": [0] * count,
-        "candidates": [1] * count,
-        "forwards": [len(names)] * count,
-        "backwards": [0] * count,
-        "path": [[]] * count,
-        "trace": pa.ListArray.from_arrays(as_offsets(torch.ones(count, dtype=torch.int64)), as_lists(trace)),
-        "point": [[]] * count,
-        "change": [[]] * count,
-        "score": side.score(everybody, aims, objective).numpy(),
-        "realism": None if realism is None else realism.score(to_floats(seen.canvas)).cpu().numpy(),
-        "versions": [versions(basket.device)] * count,
-    }
-    return as_table(columns, count)
-
-
-def _known(values: Tensor) -> pa.Array:
-    """Class numbers, null for -1."""
-    return pa.array(values.numpy(), mask=(values < 0).numpy()).cast(pa.int32())
+    pngs = as_pngs(seen.canvas)
+    return as_table(
+        identity([names] * count, positions, config=key, device=basket.device),
+        origin(meeting.data, positions, pngs),
+        answered(before, after, said, truth=truths[seen.index], label_from=None if people else "consensus"),
+        cost(len(names)),
+        unmoved(count),
+        ended(
+            outcome, pngs, tags=[["dissent", TO_LABEL] if people else ["dissent"]] * count,
+            score=side.score(everybody, aims, objective),
+            realism=None if realism is None else realism.score(to_floats(seen.canvas)),
+        ),
+        {"trace": as_nested(of_class(before, aims).t()[:, None])},
+        count=count,
+    )  # fmt: skip

@@ -3,25 +3,34 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from foible.disk import write_atomically
 from foible.errors import UserError
-from foible.recipes.pool_rows import Counts, Ranking
-from foible.recipes.pool_units import Ranker
-from foible.runs import RunFolder, settings_hash
+from foible.recipes.pool_units import Keeping
+from foible.records import COUNT, NUMBER, POSITIVE, TEXT, check, read_json
+from foible.runs import RunFolder
 from foible.summary import wilson
 
 SUMMARY = "pool.json"
+ADVICE = "rank the pool again"
+RELIABILITY = {"right": COUNT, "n": POSITIVE, "share": NUMBER, "low": NUMBER, "high": NUMBER}
+FORM = {
+    **dict.fromkeys(("unreadable", "invalid", "agree", "top"), COUNT), "images": POSITIVE, "label": TEXT,
+    "suspects": [
+        {"suspect": TEXT, "peers": [TEXT], "dissent": COUNT, "found": COUNT, "kept": COUNT,
+         "reliability": (None, RELIABILITY)}
+    ],
+    "classes?": [TEXT], "notes?": [TEXT], "config?": TEXT,
+}  # fmt: skip
 
 
-def write_summary(ranker: Ranker, folder: RunFolder, best: Sequence[Ranking], counts: Counts) -> None:
+def write_summary(work: Keeping, folder: RunFolder) -> None:
     """Write it to RUN/pool.json, with Wilson's interval where the data tells the truth of what was found."""
-    suspects = []
-    for number, (side, ranking) in enumerate(zip(ranker.sides, best, strict=True)):
-        names = [ranker.basket.names[place] for place in side.places]
+    task, counts, suspects = work.task, work.counts, []
+    for number, (side, ranking) in enumerate(zip(work.sides, work.best, strict=True)):
+        names = [task.basket.names[place] for place in side.places]
         right, known = counts.right[number], counts.known[number]
         low, high = wilson(right, known)
         suspects.append(
@@ -33,10 +42,10 @@ def write_summary(ranker: Ranker, folder: RunFolder, best: Sequence[Ranking], co
             }
         )  # fmt: skip
     summary = {
-        "images": counts.images, "unreadable": len(ranker.meeting.data.problems) + len(counts.unreadable),
-        "invalid": counts.invalid, "agree": counts.agree, "top": ranker.settings["top"],
-        "label": ranker.settings["label"], "suspects": suspects, "classes": list(ranker.basket.classes),
-        "notes": [*ranker.basket.notes, *ranker.meeting.notes], "config": settings_hash(ranker.settings),
+        "images": counts.images, "unreadable": len(task.meeting.data.problems) + len(counts.unreadable),
+        "invalid": counts.invalid, "agree": counts.agree, "top": task.settings["top"],
+        "label": task.settings["label"], "suspects": suspects, "classes": list(task.basket.classes),
+        "notes": [*task.basket.notes, *task.meeting.notes], "config": task.key,
     }  # fmt: skip
     write_atomically(folder.path / SUMMARY, json.dumps(summary, indent=1, ensure_ascii=False).encode())
 
@@ -44,6 +53,6 @@ def write_summary(ranker: Ranker, folder: RunFolder, best: Sequence[Ranking], co
 def read_summary(run: str | Path) -> dict[str, Any]:
     """What a finished ranking came to: images, who dissented how often, how often the consensus was right."""
     try:
-        return dict(json.loads((Path(run) / SUMMARY).read_text("utf-8")))
-    except (OSError, ValueError, TypeError) as error:
-        raise UserError(f"{str(run)!r} has no summary of a finished ranking ({error}): rank the pool again") from error
+        return dict(check(read_json(Path(run) / SUMMARY, ADVICE), FORM, str(Path(run) / SUMMARY), ADVICE))
+    except OSError as error:
+        raise UserError(f"{str(run)!r} has no summary of a finished ranking ({error}): {ADVICE}") from error

@@ -23,16 +23,18 @@ from torch import Tensor
 from foible.data import Dataset, Photographs, load, open_data, read, stream
 from foible.data.dataset import shown
 from foible.errors import Interrupted, UserError
+from foible.hooks import find_layer
 from foible.images import to_floats
 from foible.networks import files
-from foible.networks.backbone import Backbone, find_layer
+from foible.networks.backbone import Backbone
 from foible.networks.files import Entry
 from foible.networks.heads import Features, accuracy, fit
 from foible.networks.load import fingerprint
 from foible.networks.probe import PREFIX, Probe, ProbeSpec, Source, open_backbone, parse
+from foible.permission import Permission
 from foible.progress import progress
-from foible.recipes.parts import absolute
 from foible.runs.local import one_thread
+from foible.spec_files import absolute
 from foible.views import View
 
 if TYPE_CHECKING:
@@ -61,7 +63,8 @@ class Probes:
         self, config: TrainConfig, data: str | Data, test: Data | None, device: torch.device, *, trust: bool = False,
         quiet: bool = False,
     ) -> None:  # fmt: skip
-        self.config, self.device, self.quiet, self.trust = config, device, quiet, trust
+        self.config, self.device, self.quiet = config, device, quiet
+        self.may = Permission.typed(list(config.specs), trust=trust)
         self.specs = [parse(spec) for spec in config.specs]
         _check(config, self.specs)
         if test is None and isinstance(data, str):
@@ -92,7 +95,7 @@ class Probes:
             if key in benches:
                 continue
             if spec.backbone not in opened:
-                opened[spec.backbone] = open_backbone(spec.backbone, self.classes, shape, self.trust)
+                opened[spec.backbone] = open_backbone(spec.backbone, self.classes, shape, self.may)
             entry, plain = opened[spec.backbone]
             benches[key] = bench = self._bench(entry, plain, shape, spec)
             first = next(iter(benches.values()))
@@ -142,7 +145,7 @@ class Probes:
     def load(self, folder: Path) -> list[Entry]:
         """The finished probes of `folder`. Backbones that this very command names need no trust."""
         opened = {bench.source: bench.backbone for bench in self.benches.values()}
-        return files.load_folder(folder, trust=self.trust, opened=opened)
+        return files.load_folder(folder, may=self.may, opened=opened)
 
     def train(self) -> list[Entry]:
         try:

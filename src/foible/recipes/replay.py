@@ -12,18 +12,18 @@ from torch import Tensor
 
 from foible.basket import Basket
 from foible.data import read
+from foible.data.dataset import shown
 from foible.errors import UserError
 from foible.findings import OUTCOMES, Findings
-from foible.images import decode_png, encode_png, to_bytes, to_floats
+from foible.images import MOST_JUDGED, decode_png, encode_png, to_bytes, to_floats
 from foible.meeting import Meeting
 from foible.objectives import probabilities
-from foible.recipes.compare import open_comparison
-from foible.recipes.distort_units import Distorter, open_distorter
-from foible.recipes.hunt import open_hunter
-from foible.recipes.pool import open_pool
+from foible.permission import Permission
+from foible.recipes.distort_units import layer_of
 from foible.recipes.rows import retrace
-from foible.runs import RunFolder
+from foible.runs.job import Task, open_again
 from foible.runs.local import one_thread
+from foible.runs.recipe import load
 from foible.search.nearest import length, reached
 
 
@@ -48,13 +48,16 @@ class Replayed:
 
 def replay_row(row: dict[str, Any], space: Any, objective: Any, basket: Basket) -> Replayed:
     """Replay one row of findings in a space, from its seed image and its path of moves alone."""
-    seed = to_floats(decode_png(row["origin"]))[None].to(basket.device)
-    draws = [torch.tensor(move["draws"], dtype=torch.float32) for move in row["path"]]
+    seed = to_floats(decode_png(row["origin"], repr(row["id"]), MOST_JUDGED))[None].to(basket.device)
+    draws = [torch.tensor(move["draws"], dtype=torch.float32) for move in row["path"] or ()]
     with torch.no_grad(), one_thread():
-        points, _ = retrace(space, seed, [torch.stack(draws) if draws else torch.empty(0, 0)])
-        image = to_bytes(space.render(points)[:1])
+        try:
+            points, _ = retrace(space, seed, [torch.stack(draws) if draws else torch.empty(0, 0)])
+            image = to_bytes(space.render(points)[:1])
+        except (RuntimeError, ValueError, IndexError) as error:
+            raise _odd(row, f"its path does not fit the space: {error}") from error
         logits = basket.judge(to_floats(image), row["networks"])
-        aim = torch.tensor([row["consensus"] if row["truth"] is None else row["truth"]], device=basket.device)
+        aim = torch.tensor([_label(row)], device=basket.device)
         found = bool(objective.found(logits, aim)[0])
     answers = probabilities(logits)[:, 0].cpu()
     return Replayed(
@@ -68,18 +71,43 @@ def replay_row(row: dict[str, Any], space: Any, objective: Any, basket: Basket) 
     )
 
 
+def _odd(row: dict[str, Any], why: str) -> UserError:
+    return UserError(f"finding {shown(row['id'])!r} cannot be replayed, {why}: the run is damaged or not ours")
+
+
+def _label(row: dict[str, Any]) -> int:
+    """The class aimed at."""
+    label: int | None = row["consensus"] if row["truth"] is None else row["truth"]
+    if label is None:
+        raise _odd(row, "nobody says what would be right")
+    return label
+
+
+def _read_again(row: dict[str, Any], meeting: Meeting) -> Tensor:
+    """The image that a row began with, from the data: uint8 (channels, height, width)."""
+    place, count = row["origin_index"], len(meeting.data)
+    if place is None or place >= count:
+        raise _odd(row, f"its image is number {place} of {count}")
+    seen = read(meeting.data, torch.tensor([place]), [meeting.canvas])
+    if seen.problems:
+        raise UserError(f"the image of {row['id']!r} cannot be read any more: {seen.problems[0][1]}")
+    return seen.images[0][0]
+
+
 def _difference(now: Tensor, stored: Tensor) -> float:
     """The largest change of any probability; what was no number and still is none has not changed."""
     both = now.isnan() & stored.isnan()
     return float((now - stored).abs().masked_fill(both, 0.0).nan_to_num(nan=torch.inf).max())
 
 
-def _compared_row(row: dict[str, Any], basket: Basket, meeting: Meeting) -> Replayed:
-    """A row of a comparison or of a pool has no path: its image is read from the data again, and judged again."""
-    seen = read(meeting.data, torch.tensor([row["origin_index"]]), [meeting.canvas])
-    if seen.problems:
-        raise UserError(f"the image of {row['id']!r} cannot be read any more: {seen.problems[0][1]}")
-    image, stored = seen.images[0][0], torch.tensor(row["after"])
+def along_the_path(row: dict[str, Any], task: Task) -> Replayed:
+    """A row of a search, from its seed image and its path of moves."""
+    return replay_row(row, task.parts["space"], task.parts["objective"], task.basket)
+
+
+def as_it_is(row: dict[str, Any], task: Task) -> Replayed:
+    """A row of a comparison or of a ranking has no path: its image is read from the data again, and judged again."""
+    basket, image, stored = task.basket, _read_again(row, task.meeting), torch.tensor(row["after"])
     with torch.no_grad(), one_thread():
         logits = basket.judge(to_floats(image[None].to(basket.device)), row["networks"])
     now = probabilities(logits)[:, 0].cpu()
@@ -95,24 +123,28 @@ def _compared_row(row: dict[str, Any], basket: Basket, meeting: Meeting) -> Repl
     )
 
 
-def _distorted_row(row: dict[str, Any], distorter: Distorter) -> Replayed:
+def distorted(row: dict[str, Any], task: Task) -> Replayed:
     """A distorted image is what its PNG holds: its origin is read from the data again, and both are measured and
     judged again. Of a distorted layer the stored output is put in again, where the row has it."""
-    basket, norm, layer = distorter.basket, distorter.settings["norm"], distorter.layer
-    seen = read(distorter.meeting.data, torch.tensor([row["origin_index"]]), [distorter.meeting.canvas])
-    if seen.problems:
-        raise UserError(f"the image of {row['id']!r} cannot be read any more: {seen.problems[0][1]}")
-    image, origin = decode_png(row["image"]), seen.images[0][0]
+    basket, norm, layer = task.basket, task.settings["norm"], layer_of(task)
+    origin = _read_again(row, task.meeting)
+    image = decode_png(row["image"], repr(row["id"]), MOST_JUDGED)
+    if image.shape != origin.shape:
+        shapes = f"{tuple(image.shape)}, and the image that it was made from {tuple(origin.shape)}"
+        raise UserError(f"the image of {row['id']!r} has the shape {shapes}: the run is damaged or not ours")
     same = encode_png(origin) == row["origin"]
-    label = torch.tensor([row["consensus"] if row["truth"] is None else row["truth"]], device=basket.device)
+    label = torch.tensor([_label(row)], device=basket.device)
     target = None if row["target"] is None else torch.tensor([row["target"]], device=basket.device)
     with torch.no_grad(), one_thread():
         logits = basket.judge(to_floats(image[None].to(basket.device)), row["networks"])
         if layer is None:
             distance = float(length(to_floats(image)[None] - to_floats(origin)[None], norm))
-            same &= math.isclose(distance, row["distance"], rel_tol=1e-4, abs_tol=1e-6)
+            stored = math.nan if row["distance"] is None else row["distance"]
+            same &= math.isclose(distance, stored, rel_tol=1e-4, abs_tol=1e-6)
         elif row["point"] is not None:
             start = layer.points(to_floats(image[None].to(basket.device)))
+            if len(row["point"]) != start.numel():
+                raise _odd(row, f"its layer has {start.numel()} values, and not {len(row['point'])}")
             logits[0] = layer.model(torch.tensor(row["point"], device=start.device).view_as(start))
         found = bool(reached(logits[0], label, target)[0])
     now, told = probabilities(logits)[:, 0].cpu(), layer is None or row["point"] is not None
@@ -136,13 +168,6 @@ def replay(
     """
     findings = Findings.open(run)
     rows = findings if ids is None else [findings.get(id) for id in ids]
-    recipe = RunFolder(run).config["settings"].get("recipe")
-    if recipe == "distort":
-        distorter = open_distorter(run, basket=basket, trust=trust)
-        return [_distorted_row(row, distorter) for row in rows]
-    judged = {"compare": open_comparison, "pool": open_pool}.get(recipe)
-    if judged is not None:
-        basket, meeting = judged(run, basket=basket, trust=trust)
-        return [_compared_row(row, basket, meeting) for row in rows]
-    hunter = open_hunter(run, basket=basket, trust=trust)
-    return [replay_row(row, hunter.space, hunter.objective, hunter.basket) for row in rows]
+    task = open_again(run, basket=basket, may=Permission(trust=trust))
+    again = load(task.recipe.replay)
+    return [again(row, task) for row in rows]

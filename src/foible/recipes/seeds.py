@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from foible.basket import Basket
-from foible.clean import Clean, answers, hints, tell, tell_unreadable
+from foible.clean import Clean, answers, hints, none_read, tell, tell_unreadable
 from foible.errors import UserError
 from foible.judging import judged
 from foible.meeting import Meeting
 from foible.progress import progress
+from foible.runs.job import Seeds, Task
 
 
 def peers_of(basket: Basket, suspect: str, peers: Sequence[str]) -> list[str]:
@@ -21,8 +23,9 @@ def peers_of(basket: Basket, suspect: str, peers: Sequence[str]) -> list[str]:
     return list(peers) or basket.peers(suspect)
 
 
-def chosen(basket: Basket, suspects: Sequence[str], peers: Sequence[str]) -> Basket:
-    """Suspects and peers alone, where peers are named; otherwise everybody."""
+def chosen(basket: Basket, config: Any) -> Basket:
+    """Suspects and peers alone, where the config names peers; otherwise everybody."""
+    suspects, peers = config.suspect, config.peers
     for name in (*suspects, *peers):
         basket.peers(name)  # or an error that names it
     if not peers:
@@ -44,11 +47,10 @@ def tell_few(peers: int) -> None:
         )
 
 
-def eligible_seeds(
-    basket: Basket, meeting: Meeting, labelled: bool, quiet: bool
-) -> tuple[Tensor, Tensor, Clean, list[str]]:
-    """Positions of the images that every network gets right (or, without labels, that all call the same) and their
-    classes, each network's accuracy, and what could not be read."""
+def right_under_all(task: Task) -> Seeds:
+    """`eligible`: positions of the images that every network gets right (or, without labels, that all call the same),
+    and `aims`: their classes."""
+    basket, meeting, labelled, quiet = task.basket, task.meeting, not task.config.unlabelled, task.quiet
     data, clean = meeting.data, Clean(basket.names, basket.classes)
     aims = torch.full((len(data),), -1)
     unreadable: list[str] = []
@@ -68,7 +70,7 @@ def eligible_seeds(
                     few.append((part.canvas, labels))
             bar.advance(len(part.index) + len(part.problems))
     if not seen:
-        raise UserError(f"none of the {len(meeting.index)} images of {data.name!r} could be read: {unreadable[0]}")
+        raise none_read(data.name, len(meeting.index), unreadable[0])
     if not quiet:
         tell_unreadable(unreadable)
     advice = hints(basket, clean, *(torch.cat(parts) for parts in zip(*few, strict=True))) if labelled else {}
@@ -86,7 +88,9 @@ def eligible_seeds(
             f"none of the {seen} images of {data.name!r} ({data.split}) is {how} by all of "
             f"{', '.join(basket.names)}: check the class order and the preprocessing.{''.join(advice.values())}"
         )
-    return eligible, aims[eligible], clean, unreadable
+    if not quiet:
+        tell_few(len(task.config.peers) or len(basket) - 1)
+    return Seeds({"eligible": eligible, "aims": aims[eligible]}, clean.rows() if labelled else None, unreadable)
 
 
 def _canvas_note(meeting: Meeting) -> list[str]:

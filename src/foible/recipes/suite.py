@@ -1,4 +1,4 @@
-"""A suite: images frozen from hunts and compares, for a gate to judge again with every new version.
+"""A suite: images frozen from runs of any recipe, for a gate to judge again with every new version.
 
 SUITE/suite.parquet   findings: mistakes of some network, and anchors that all got right
 SUITE/suite.json      what they are and who chose them, with the SHA-256 of the Parquet file
@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from foible.disk import write_atomically
+from foible.disk import ordinary, write_atomically
 from foible.errors import UserError
 from foible.findings import Findings, with_metadata
 from foible.recipes.frozen import (
@@ -28,16 +28,28 @@ from foible.recipes.frozen import (
     Source,
     balanced,
     candidates,
+    is_by_place,
+    nameless,
     open_source,
     order_of,
     place_digest,
     spread,
 )
 from foible.recipes.frozen_rows import rows_of
+from foible.records import COUNT, TEXT, check, read_json
 from foible.runs import RunFolder
 
 VERSION = 1
 TABLE, RECORD = "suite.parquet", "suite.json"
+ADVICE = "restore it, or make the suite again"
+SOURCE = {
+    "hash": TEXT, "run": TEXT, "recipe": TEXT, "data": TEXT, "split": TEXT, "networks": {str: TEXT},
+    "suspects?": [TEXT],
+}  # fmt: skip
+FORM = {
+    "version": COUNT, "rows": COUNT, "classes": [TEXT], "tags": {str: COUNT}, "per_class": {str: COUNT},
+    "chosen_by": [TEXT], "sources": [SOURCE], "sha256": TEXT, "replaces": (None, TEXT),
+}  # of suite.json  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,20 +74,18 @@ def open_suite(path: str | Path, *, unfinished: bool = False) -> Suite:
     """
     folder = Path(path)
     try:
-        record = json.loads((folder / RECORD).read_text("utf-8"))
-        data = (folder / TABLE).read_bytes()
+        record = read_json(folder / RECORD, ADVICE)
+        data = ordinary(folder / TABLE).read_bytes()
     except (FileNotFoundError, NotADirectoryError) as error:
         missing = Path(str(error.filename)).name
         raise UserError(
             f"{str(path)!r} is not a suite: it has no {missing}; make one with `foible suite RUN… --out SUITE`"
         ) from None
-    except (OSError, ValueError, RecursionError) as error:
-        raise UserError(f"the suite {str(path)!r} cannot be read ({error}): restore it, or make it again") from error
-    kinds = {"version": int, "sha256": str, "sources": list, "classes": list}
-    if not isinstance(record, dict) or not all(isinstance(record.get(key), kind) for key, kind in kinds.items()):
-        raise UserError(f"{folder / RECORD} is damaged or not ours: restore it, or make the suite again")
-    if record["version"] > VERSION:
+    except OSError as error:
+        raise UserError(f"the suite {str(path)!r} cannot be read ({error}): {ADVICE}") from error
+    if check(record, {"version": COUNT}, str(folder / RECORD), ADVICE)["version"] > VERSION:
         raise UserError(f"{folder / RECORD} was written by a newer Foible (version {record['version']})")
+    _check_record(record, str(folder / RECORD))
     digest = hashlib.sha256(data).hexdigest()
     if digest != record["sha256"] and not (unfinished and digest == record.get("replaces")):
         if digest == record.get("replaces"):
@@ -89,8 +99,21 @@ def open_suite(path: str | Path, *, unfinished: bool = False) -> Suite:
     findings = Findings.open(folder / TABLE)
     if not len(findings):
         raise UserError(f"the suite {str(path)!r} is empty: make one of runs that found something")
+    check(findings.configs, {str: {"recipe": TEXT, "data_sha256": TEXT}}, str(folder / TABLE), ADVICE)
+    if tuple(record["classes"]) != findings.classes:
+        raise UserError(f"{folder / RECORD} lists other classes than {TABLE}: {ADVICE}")
     sources = [source for source in record["sources"] if source.get("hash") in findings.configs]
     return Suite(folder, findings, {**record, "sources": sources}, digest)
+
+
+def _check_record(record: dict[str, Any], where: str) -> None:
+    """Every field of suite.json that something reads; where a run calls a network new, it is one of its networks."""
+    check(record, FORM, where, ADVICE)
+    for source in record["sources"]:
+        if is_by_place(source) or "new" in source:
+            named = check(source, {"old": TEXT, "new": TEXT}, where, ADVICE)
+            if named["new"] not in source["networks"]:
+                raise UserError(f"{where}: a run's new network is not one of its networks: {ADVICE}")
 
 
 def make_suite(
@@ -100,16 +123,18 @@ def make_suite(
     per_class: int = 20,
     most: int = 2000,
     add: bool = False,
+    trust: bool = False,
 ) -> dict[str, Any]:
     """Freeze a suite from runs, or with `add` put what they have into an old one; its record, with `notes`.
 
     per_class: anchors of each class. most: rows of the whole suite. No row that is there is ever dropped.
+    trust: read the images of a comparison from wherever its run says that they lie.
     """
     if per_class < 0 or most < 1:
         raise UserError(f"per-class is {per_class} and most is {most}: expected at least 0 and 1")
-    sources = [open_source(run) for run in runs]
+    sources = [open_source(run, trust) for run in runs]
     if not sources:
-        raise UserError("no run is given: a suite is made of runs of `foible hunt` and `foible compare`")
+        raise UserError("no run is given: a suite is made of runs of `foible hunt`, `compare`, `distort` or `rank`")
     folder = Path(out)
     there = (folder / TABLE).exists()
     if there and not add:
@@ -123,6 +148,9 @@ def make_suite(
             order_of(source, classes)  # or an error that names what differs
         chosen, spare = _choose(sources, old, classes, per_class, most)
         table, notes = rows_of(chosen, classes)
+        for source in sources:
+            if unknown := nameless(source):
+                notes.append(f"{unknown} findings of {source.path.name} are passed over: nobody has said what they are")
         if spare:
             notes.append(f"{spare} flips are left out, so that broken and fixed images are about as many")
         table = _fresh(table, old)
@@ -166,10 +194,10 @@ def _digests(table: pa.Table) -> set[bytes]:
 
 
 def _places(findings: Findings) -> set[bytes]:
-    """Where a compare's rows stand in their data."""
+    """Where a comparison's rows stand in their data."""
     configs = findings.configs
     rows = zip(findings.column("config"), findings.column("origin_index"), strict=True)
-    return {place_digest(configs[key], place) for key, place in rows if configs[key]["recipe"] == "compare"}
+    return {place_digest(configs[key], place) for key, place in rows if is_by_place(configs[key])}
 
 
 def _fresh(table: pa.Table, old: Suite | None) -> pa.Table:

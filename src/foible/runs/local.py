@@ -14,20 +14,31 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import torch
 
+from foible.disk import write_atomically
 from foible.errors import FoibleError, Interrupted, UserError
 from foible.memory import keep
 from foible.runs.folder import RunFolder
 
 Tick = Callable[[int], None]
-Work = Callable[[int, Tick], pa.Table]  # (unit, tick) -> its rows
+
+
+class Shard(NamedTuple):
+    """The rows of a unit, and files to be written before them: path in the run -> contents."""
+
+    rows: pa.Table
+    beside: Mapping[str, bytes]
+
+
+Work = Callable[[int, Tick], pa.Table | Shard]  # (unit, tick) -> its rows
+SAFE = "PYTHONSAFEPATH"
 
 
 def cores() -> int:
@@ -47,12 +58,15 @@ def one_thread() -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def do_unit(work: Work, folder: RunFolder | None, unit: int, tick: Tick) -> pa.Table:
+def do_unit(work: Work, folder: RunFolder, unit: int, tick: Tick) -> None:
+    """Do one unit and write what it made, its shard last."""
     started = time.perf_counter()
-    table = work(unit, tick)
-    if folder is not None:
-        folder.write(unit, table, {"seconds": time.perf_counter() - started})
-    return table
+    made = work(unit, tick)
+    rows, beside = made if isinstance(made, Shard) else (made, {})
+    for path, data in beside.items():
+        place = Path(path)
+        write_atomically(folder.inside(str(place.parent)) / place.name, data)
+    folder.write(unit, rows, {"seconds": time.perf_counter() - started})
 
 
 def run_units(
@@ -60,12 +74,13 @@ def run_units(
 ) -> None:
     """Do these units with `workers` processes; each calls `prepare(run folder)` once. Ctrl-C stops within a second."""
     context = multiprocessing.get_context("spawn")
-    tasks, news = context.Queue(), context.Queue()
+    with safe_path():  # multiprocessing has a helper of its own, which starts with the first queue
+        tasks, news = context.Queue(), context.Queue()
     for unit in units:
         tasks.put(unit)
     processes: list[Any] = []
     try:
-        with main_hidden(), _ctrl_c_held():
+        with safe_path(), main_hidden(), _stops_held():
             for _ in range(min(workers, len(units))):
                 tasks.put(None)
                 process = context.Process(target=_worker, args=(prepare, folder.path, tasks, news), daemon=True)
@@ -138,16 +153,45 @@ def _die_with_parent() -> None:
         os._exit(1)
 
 
+def stops() -> list[signal.Signals]:
+    """The signals besides Ctrl-C that ask a program to end, on this system."""
+    return [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
+
+
 @contextmanager
-def _ctrl_c_held() -> Iterator[None]:
-    """Workers begin deaf to Ctrl-C, which a terminal sends to all processes; here it is heard at the end."""
+def _stops_held() -> Iterator[None]:
+    """Workers begin deaf to Ctrl-C, which a terminal sends to all processes; here it is heard at the end, as are the
+    other signals that somebody listens to. Workers must not be deaf to those: they are ended with one of them."""
     block = getattr(signal, "pthread_sigmask", None)  # not on Windows
     before = block(signal.SIG_BLOCK, {signal.SIGINT}) if block else None
+    heard: list[int] = []
+    here = threading.current_thread() is threading.main_thread()  # elsewhere no signal is heard
+    listening = {which: how for which in stops() if here and callable(how := signal.getsignal(which))}
+    for which in listening:
+        signal.signal(which, lambda number, _: heard.append(number))
     try:
         yield
     finally:
+        for which, how in listening.items():
+            signal.signal(which, how)
         if block:
             block(signal.SIG_SETMASK, before)
+        for number in heard[:1]:
+            signal.raise_signal(number)
+
+
+@contextmanager
+def safe_path() -> Iterator[None]:
+    """Processes that start inside do not look for modules in the working folder: a `pickle.py` may lie there."""
+    before = os.environ.get(SAFE)
+    os.environ[SAFE] = "1"
+    try:
+        yield
+    finally:
+        if before is None:
+            os.environ.pop(SAFE, None)
+        else:
+            os.environ[SAFE] = before
 
 
 @contextmanager

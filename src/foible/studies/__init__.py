@@ -131,7 +131,8 @@ def _own_options(run: Any, options: Mapping[str, str], what: str) -> dict[str, A
 
 def _claim(folder: Path, name: str, scale: str) -> None:
     """Make the folder; refuse one that holds another study, whose work would get mixed up with this one's."""
-    import json
+    from foible.data.dataset import shown
+    from foible.records import TEXT, check, read_json
 
     for path in (folder, *folder.parents):
         if path.exists() and not path.is_dir():
@@ -139,9 +140,9 @@ def _claim(folder: Path, name: str, scale: str) -> None:
     file = folder / "result.json"
     if file.exists():
         try:
-            had = json.loads(file.read_text(encoding="utf-8"))
-            other = (had["study"], had["scale"])
-        except (OSError, ValueError, KeyError, TypeError):
+            had = check(read_json(file, "give another --out"), {"study": TEXT, "scale": TEXT}, str(file))
+            other = (shown(had["study"]), shown(had["scale"]))
+        except (OSError, UserError):
             other = ("something else", "unreadable")
         if other != (name, scale):
             raise UserError(

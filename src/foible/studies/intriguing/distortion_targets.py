@@ -6,7 +6,6 @@ Paper 3's D(x, l) belongs to a label l; which l its averages are over, it does n
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
@@ -15,7 +14,7 @@ from torch import Tensor
 
 from foible.basket import Basket
 from foible.data import Dataset
-from foible.data.stream import in_order
+from foible.data.stream import Threads, in_order
 from foible.errors import UserError
 from foible.meeting import meet
 from foible.networks.files import FILE
@@ -158,7 +157,7 @@ def shared_out(work: Callable[[Tensor], Nearest], parts: Sequence[Tensor], devic
 
     count = min(cores(), len(parts))
     with one_thread():
-        yield from in_order(alone, parts, ThreadPoolExecutor(count, thread_name_prefix="foible-distort"), count + 1)
+        yield from in_order(alone, parts, Threads(count, "foible-distort"), count + 1)
 
 
 def _gathered(asked: Asked, parts: Sequence[Nearest], shape: tuple[int, int]) -> Distorted:

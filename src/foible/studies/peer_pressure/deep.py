@@ -216,5 +216,5 @@ def _accuracies(group: Basket, name: str, called: dict[str, str]) -> list[Row]:
     return [
         Row(f"{name}: accuracy", f"{called[network['name']]}: {split} accuracy %", None, 100 * accuracy)
         for network in files.read_record(folder)["networks"]
-        for split, accuracy in sorted(network["accuracy"].items())
+        for split, accuracy in sorted(network.get("accuracy", {}).items())
     ]

@@ -24,8 +24,9 @@ from foible.errors import UserError
 from foible.findings import Findings
 from foible.images import decode_png, to_bytes, to_floats
 from foible.objectives import probabilities
-from foible.recipes.hunt import open_hunter
+from foible.permission import Permission
 from foible.recipes.rows import retrace
+from foible.runs.job import open_again
 from foible.runs.local import one_thread
 from foible.studies import figures
 
@@ -101,8 +102,8 @@ def session_figure(
 
 def save_session(run: str | Path, id: str, out: str | Path, *, trust: bool = False) -> Path:
     """Write `session-ID.png` and `.svg` of a finding of a hunt on disk into the folder `out`; gives the PNG's path."""
-    hunter = open_hunter(run, trust=trust)
-    figure = session_figure(Findings.open(run), id, hunter.space, hunter.basket)
+    task = open_again(run, may=Permission(trust=trust))
+    figure = session_figure(Findings.open(run), id, task.parts["space"], task.basket)
     return Path(out) / f"{figures.save(figure, Path(out), f'session-{id}')}.png"
 
 

@@ -1,0 +1,105 @@
+"""A recipe: a verb, declared. What is its own is named here; what all verbs do alike is in `job.py`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
+from importlib import import_module
+from typing import Any
+
+from foible.errors import UserError
+from foible.specs import did_you_mean
+
+Lazy = Callable[..., Any] | str  # a function, or "module:name": that module is loaded when it is first needed
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """What a verb is made of. `task` is a `foible.runs.job.Task`: networks and data, matched, and the settings.
+
+    name: in config.json; of a user's own, FILE.py:NAME. config: a frozen dataclass, which is the keywords, the flags
+    and the settings. doing: the word on the progress bar.
+
+    read(recipe, options) -> (config, parts given as objects). parts: fields of the config that are specs of a part.
+    make(named, may, objects) -> the parts by name. networks(basket, config) -> those that are needed, in order.
+    match(data, basket, canvas, labelled) -> the data as these networks see it. check(task): what can be said to be
+    wrong before any work. labels(settings): whether the data has labels to read, and whether they are used.
+    seeds(task) -> `Seeds`: where units begin. settings(task) -> what the rows depend on besides what all recipes have.
+
+    work(task) -> `Work`: the units. first(task) -> `Work`: units that come before, in a folder of their own; then it is
+    work(task, their tables). alone: a unit uses all cores by itself. finish(task, work, folder): the summary.
+
+    replay(row, task) -> `Replayed`. summary(run), told(summary, json=, run=, …) and page(source, title=, gallery=, …):
+    what the run came to, on the terminal and as HTML. papers(settings) -> keys of what to cite. frozen: how a suite
+    takes its rows: "found" (by their pixels), "places" (by where they stand in the data), or "" (it does not).
+    """
+
+    name: str
+    config: type
+    work: Lazy
+    doing: str = "Working"
+    read: Lazy = "foible.runs.job:read_config"
+    parts: tuple[str, ...] = ()
+    make: Lazy = "foible.recipes.parts:make_parts"
+    networks: Lazy = "foible.runs.job:everybody"
+    match: Lazy = "foible.runs.job:plainly"
+    check: Lazy = "foible.runs.job:check_images"
+    labels: Callable[[Mapping[str, Any]], tuple[bool, bool]] = lambda settings: (
+        (not settings.get("unlabelled", False),) * 2
+    )
+    seeds: Lazy = "foible.runs.job:no_seeds"
+    settings: Lazy = "foible.runs.job:own_settings"
+    first: Lazy | None = None
+    alone: bool = False
+    finish: Lazy | None = None
+    replay: Lazy = "foible.recipes.replay:along_the_path"
+    summary: Lazy = "foible.summary:summarise"
+    told: Lazy = "foible.cli.hunt:print_summary"
+    page: Lazy = "foible.report.hunt:render"
+    papers: Callable[[Mapping[str, Any]], tuple[str, ...]] = lambda _: ()
+    frozen: str = "found"
+
+
+# Where each verb is declared. A recipe of somebody's own may be put here too, under its name.
+RECIPES: dict[str, Recipe | str] = {
+    "hunt": "foible.recipes.hunt:HUNT",
+    "distort": "foible.recipes.distort:DISTORT",
+    "compare": "foible.recipes.compare:COMPARE",
+    "rank": "foible.recipes.pool:RANK",
+}
+OLD_NAMES = {"pool": "rank"}  # in runs of 0.1.0
+
+
+def load(thing: Any) -> Any:
+    """A function, or what "module:name" names."""
+    if not isinstance(thing, str):
+        return thing
+    module, _, name = thing.partition(":")
+    return getattr(import_module(module), name)
+
+
+def recipe_called(name: str) -> Recipe:
+    """The recipe of this name, or an error that lists those there are."""
+    found = RECIPES.get(OLD_NAMES.get(name, name))
+    if found is None:
+        raise UserError(
+            f"there is no recipe {name!r}{did_you_mean(name, RECIPES)}; known: {', '.join(RECIPES)}, or FILE.py:NAME "
+            "for your own"
+        )
+    made: Recipe = load(found)
+    return made
+
+
+def recipe_of(settings: Mapping[str, Any]) -> Recipe | None:
+    """The recipe that made findings with these settings; None where it is a user's own, or nothing says it."""
+    name = str(settings.get("recipe"))
+    return recipe_called(name) if OLD_NAMES.get(name, name) in RECIPES else None
+
+
+def known_options(config: type, options: dict[str, Any], what: str) -> dict[str, Any]:
+    """The options, once all are fields of `config`; otherwise an error that names the stranger."""
+    known = [entry.name for entry in fields(config)]
+    for key in options:
+        if key not in known:
+            raise UserError(f"{what} has no option {key!r}{did_you_mean(key, known)}; it takes {', '.join(known)}")
+    return options
