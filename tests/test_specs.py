@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from foible import specs
 from foible.errors import UserError
 from foible.objectives import OBJECTIVES, Dissent
+from foible.permission import Permission
 from foible.search import SEARCHES, hill_climb
 from foible.spaces import SPACES, Affine, Chain, Crop, Photometric
 
@@ -58,12 +59,12 @@ def test_functions_take_options_too() -> None:
 def test_a_users_own_file(tmp_path: Path) -> None:
     file = tmp_path / "mine.py"
     file.write_text("class Mine:\n    def __init__(self, size: int = 1):\n        self.size = size\n")
-    assert specs.resolve(f"{file}:Mine?size=3", SPACES, "space").size == 3
+    assert specs.resolve(f"{file}:Mine?size=3", SPACES, "space", Permission(trust=True)).size == 3
     with pytest.raises(UserError, match="nothing called 'Min'; did you mean 'Mine'"):
-        specs.resolve(f"{file}:Min", SPACES, "space")
+        specs.resolve(f"{file}:Min", SPACES, "space", Permission(trust=True))
     file.write_text("1 / 0")
     with pytest.raises(UserError, match="ZeroDivisionError"):
-        specs.resolve(f"{file}:Mine", SPACES, "space")
+        specs.resolve(f"{file}:Mine", SPACES, "space", Permission(trust=True))
 
 
 @pytest.mark.parametrize(
@@ -112,7 +113,7 @@ def test_a_users_own_file_in_a_chain(tmp_path: Path) -> None:
     file = tmp_path / "c++" / "mine.py"
     file.parent.mkdir()
     file.write_text("from foible.spaces import Crop\n\nclass Mine(Crop):\n    pass\n")
-    chain = specs.resolve(f"affine+{file}:Mine?percent=7", SPACES, "space")
+    chain = specs.resolve(f"affine+{file}:Mine?percent=7", SPACES, "space", Permission(trust=True))
     assert chain.spaces[0] == Affine()
     assert type(chain.spaces[1]).__name__ == "Mine"
     assert chain.spaces[1].percent == 7

@@ -6,15 +6,22 @@ import math
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 import torch
 from torch import Tensor, nn
 
+import foible
 from foible import transfer as module
 from foible.basket import Basket
+from foible.data import Dataset
 from foible.errors import UserError
+from foible.findings import Findings
+from foible.images import to_floats
+from foible.search import closest
 from foible.summary import wilson
-from foible.transfer import SCHEMA, Source, amplify, load, rms, save, select, transfer
+from foible.testing import linear_basket, linear_trials
+from foible.transfer import SCHEMA, Source, amplify, from_findings, load, rms, save, select, transfer
 from foible.transfer_figures import draw, heat_map
 from foible.transfer_tables import grid, markdown, rich_table
 
@@ -229,3 +236,96 @@ def test_heat_maps_are_drawn_with_every_percentage(tmp_path: Path) -> None:
     with Image.open(tmp_path / "transfer.png") as image:
         assert min(image.size) > 200
     assert "<path" in (tmp_path / "transfer.svg").read_text(encoding="utf-8")
+
+
+NAMES = ("A", "B", "C")
+ALONE: dict[str, Any] = {"workers": 1, "quiet": True, "unit": 30}
+
+
+def blobs(basket: Basket, count: int = 30) -> Dataset:
+    trials = linear_trials(basket, count)
+    return Dataset("blobs", "test", trials.seeds, trials.aims, basket.classes)
+
+
+def distorted(basket: Basket, data: Dataset, name: str, **options: Any) -> Findings:
+    return foible.distort(basket, data, source=name, **(ALONE | {"images": 30, "wrong": True} | options))
+
+
+def same(one: Source, other: Source) -> None:
+    assert torch.equal(one.images, other.images)
+    assert torch.equal(one.origins, other.origins)
+    assert torch.equal(one.labels, other.labels)
+    assert (one.norm, one.target, one.method) == (other.norm, other.target, other.method)
+
+
+@pytest.mark.parametrize("norm", ["l2", "linf"])
+def test_findings_give_the_table_that_the_method_gives(norm: str, tmp_path: Path) -> None:
+    basket = linear_basket()
+    data = blobs(basket)
+    images = to_floats(data.images)
+
+    def by_hand(name: str) -> Source:
+        found = closest(lambda rows: basket.judge(rows, [name])[0], images, data.labels, norm=norm)
+        return Source(found.images, images, data.labels, norm=norm, target="any")
+
+    runs: list[Any] = [distorted(basket, data, name, target="any", norm=norm) for name in NAMES]
+    distorted(basket, data, "C", target="any", norm=norm, out=tmp_path / "run")
+    runs[2] = tmp_path / "run"  # from a folder as from memory
+    read = from_findings(*runs)
+    assert list(read) == list(NAMES)
+    for name, (part,) in read.items():
+        same(part, by_hand(name))
+        assert part.found is not None
+        assert part.found.all()
+        assert part.places is not None
+        assert part.places.tolist() == list(range(30))
+    options: dict[str, Any] = {"amplifications": (None, 0.1), "noise": (0.1,)}
+    ours = transfer(read, basket, **options)
+    assert ours.equals(transfer({name: by_hand(name) for name in NAMES}, basket, **options))
+    assert from_findings(Findings.concat([runs[0], runs[1]]))["B"][0].images.equal(read["B"][0].images)
+
+
+def test_of_every_label_there_are_the_best_the_random_and_the_worst() -> None:
+    basket = linear_basket()
+    data = blobs(basket)
+    parts = from_findings(distorted(basket, data, "A", target="each"))["A"]
+    assert [part.target for part in parts] == ["best", "random", "worst"]
+    for part in parts:
+        (alone,) = from_findings(distorted(basket, data, "A", target=part.target))["A"]
+        assert torch.allclose(part.images, alone.images, atol=1e-5)
+    best, random, worst = (rms(part.images - part.origins) for part in parts)
+    assert bool(((best <= random) & (random <= worst)).all())
+    assert bool((best < worst).any())
+    (saved, *_) = from_findings(distorted(basket, data, "A", target="each"), images="saved")["A"]
+    assert torch.equal((saved.images * 255).round() / 255, saved.images)
+    assert not torch.equal(saved.images, parts[0].images)
+    few = from_findings(distorted(basket, data, "A", target="each", likeliest=1))["A"]
+    assert [part.target for part in few] == ["best", "worst"]
+
+
+def test_images_that_all_runs_have_are_compared() -> None:
+    basket = linear_basket()
+    data = blobs(basket)
+    some = distorted(basket, data, "B", target="any", images=12)
+    parts = from_findings(distorted(basket, data, "A", target="any"), some)
+    assert len(parts["A"][0].labels) == len(parts["B"][0].labels) == 12
+    assert parts["A"][0].places is not None
+    assert parts["A"][0].places.tolist() == sorted(some.column("origin_index"))
+    transfer(parts, basket)
+
+
+def test_findings_that_cannot_be_transferred_are_refused() -> None:
+    basket = linear_basket()
+    data = blobs(basket)
+    with pytest.raises(UserError, match="expected exact or saved"):
+        from_findings(distorted(basket, data, "A", target="any"), images="png")
+    with pytest.raises(UserError, match="expected those of `foible distort`"):
+        from_findings(foible.hunt(basket, data, trials=4, workers=1, quiet=True))
+    found, other = (distorted(basket, data, name, target="any").table for name in ("A", "B"))
+    with pytest.raises(UserError, match="no image was distorted in all runs"):
+        from_findings(Findings(found.slice(0, 3)), Findings(other.slice(5)))
+    bare = found.set_column(found.column_names.index("point"), found.field("point"), pa.nulls(30, found["point"].type))
+    with pytest.raises(UserError, match="do not hold their exact floats"):
+        from_findings(Findings(bare))
+    with pytest.raises(UserError, match="nothing to put together"):
+        from_findings()

@@ -1,60 +1,90 @@
-"""What a run came to, suspect by suspect, counted shard by shard so that memory does not grow with the run."""
+"""What a run came to, suspect by suspect: the one place where findings are counted, whatever is made of the numbers.
+
+Counted shard by shard and a column at a time, so that neither memory nor patience gives out with a long run.
+"""
 
 from __future__ import annotations
 
-import json
 import math
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
 
-from foible.atlas import COLUMNS, Cell, cell_of, is_atlas
+from foible.atlas import COLUMNS as CELL
+from foible.atlas import MOVES, SIZES, UNKNOWN, Cell, is_atlas
 from foible.findings import Findings, read_shard, shard_files
+from foible.records import read_configs
 
-_COLUMNS = (
-    "suspect", "outcome", "moves", "candidates", "forwards", "backwards", "networks", "config", "lane",
-    *(name for name in COLUMNS if name != "moves"),
+Ints = NDArray[np.int64]
+COUNTED = (
+    "suspect", "config", "lane", "networks", "outcome", "label_from", "moves", "candidates", "forwards", "backwards",
 )  # fmt: skip
+_SUMMED = ("moves", "forwards", "backwards", "counted")
 
 
 @dataclass
 class Tally:
-    """Counts of one suspect; the means are over its finds, as in the paper's Table 1.
+    """Counts of one suspect. A trial of an atlas may have several rows: `trials` counts trials, `solved` those with a
+    find, `consensus` those whose right class is the networks' consensus and no label."""
 
-    A trial of an atlas may have several rows: `trials` counts trials, `solved` those with a find, and `found` finds.
-    """
-
-    suspect: str
-    networks: int = 0
+    name: str
+    networks: tuple[str, ...] = ()
     trials: int = 0
     solved: int = 0
-    found: int = 0
-    exhausted: int = 0
-    invalid: int = 0
+    consensus: int = 0
+    outcomes: Counter[str] = field(default_factory=Counter)  # rows
     moves: int = 0  # over finds, as are the next three
-    candidates: int = 0
     forwards: int = 0
     backwards: int = 0
+    counted: int = 0  # candidates times networks: every candidate through every network, as the paper counts
     all_forwards: int = 0
     all_backwards: int = 0
     cells: set[Cell] = field(default_factory=set)  # different mistakes: right class, answer, kind and size of change
 
+    @property
+    def rows(self) -> int:
+        return self.outcomes.total()
+
+    @property
+    def found(self) -> int:
+        return self.outcomes["found"]
+
+    @property
+    def exhausted(self) -> int:
+        return self.outcomes["exhausted"]
+
+    @property
+    def invalid(self) -> int:
+        return self.outcomes["invalid"]
+
+    def add(self, other: Tally) -> None:
+        """Count what another part of the run holds of this suspect."""
+        for name in ("trials", "solved", "consensus", *_SUMMED, "all_forwards", "all_backwards"):
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+        self.outcomes.update(other.outcomes)
+        self.cells |= other.cells
+
     def as_row(self) -> dict[str, Any]:
-        """Figures for a table or JSON: counts, the success rate with its 95 % interval, means per find.
+        """Figures for a table or JSON: counts, the success rate with its 95 % interval, and means per find, as in the
+        paper's Table 1.
 
         Inference-equivalents count a backward pass as two further inferences.
         """
         low, high = wilson(self.solved, self.trials)
         each = (lambda total: total / self.found) if self.found else (lambda _: None)
         return {
-            "suspect": self.suspect,
+            "suspect": self.name,
             "trials": self.trials,
             "solved": self.solved,
             "found": self.found,
-            "exhausted": self.exhausted,
+            "exhausted": self.rows - self.found - self.invalid,
             "invalid": self.invalid,
             "success": self.solved / self.trials if self.trials else None,
             "low": low,
@@ -63,28 +93,13 @@ class Tally:
             "inferences_spent": each(self.forwards),
             "backwards_spent": each(self.backwards),
             "inference_equivalents": each(self.forwards + 2 * self.backwards),
-            "inferences_as_the_paper_counts": each(self.candidates * self.networks),
+            "inferences_as_the_paper_counts": each(self.counted),
             "all_inferences": self.all_forwards,
             "all_backwards": self.all_backwards,
             "all_inference_equivalents": self.all_forwards + 2 * self.all_backwards,
             "pairs": len({(cell.right, cell.said) for cell in self.cells}),
             "cells": len(self.cells),
         }
-
-
-class Lanes:
-    """Which trials were seen, so that one with several rows is counted once. All rows of a trial are in one shard."""
-
-    def __init__(self) -> None:
-        self._seen: set[tuple[Any, ...]] = set()
-
-    def first(self, *trial: Any) -> bool:
-        """Whether this is the first row of a trial; one without a number is its own."""
-        if trial[-1] is None:
-            return True
-        new = trial not in self._seen
-        self._seen.add(trial)
-        return new
 
 
 def wilson(successes: int, trials: int, z: float = 1.959964) -> tuple[float, float]:
@@ -99,28 +114,141 @@ def wilson(successes: int, trials: int, z: float = 1.959964) -> tuple[float, flo
 
 def summarise(run: str | Path | Findings) -> list[dict[str, Any]]:
     """A row for each suspect, in the order in which they first appear."""
-    tables: Iterable[pa.Table] = (
-        [run.table] if isinstance(run, Findings) else (read_shard(file, _COLUMNS) for file in shard_files(run))
-    )
     tallies: dict[str, Tally] = {}
-    for table in tables:
-        lanes, solved = Lanes(), Lanes()
-        configs = json.loads((table.schema.metadata or {}).get(b"foible.configs", b"{}"))
-        atlases = {key for key, settings in configs.items() if is_atlas(settings)}
-        for row in table.select(list(_COLUMNS)).to_pylist():
-            tally = tallies.setdefault(row["suspect"], Tally(row["suspect"], len(row["networks"])))
-            trial = (row["suspect"], row["config"], row["lane"])
-            tally.trials += lanes.first(*trial)
-            tally.all_forwards += row["forwards"] or 0
-            tally.all_backwards += row["backwards"] or 0
-            tally.invalid += row["outcome"] == "invalid"
-            tally.exhausted += row["outcome"] not in ("invalid", "found")
-            if row["outcome"] == "found":
-                tally.found += 1
-                tally.solved += solved.first(*trial)
-                tally.moves += row["moves"]
-                tally.candidates += row["candidates"]
-                tally.forwards += row["forwards"]
-                tally.backwards += row["backwards"] or 0
-                tally.cells.add(cell_of(row, own=row["config"] in atlases))
-    return [tally.as_row() for tally in tallies.values()]
+    for table in tables(run, (*COUNTED, *(name for name in CELL if name not in COUNTED))):
+        for part, _ in tally(table):
+            tallies.setdefault(part.name, Tally(part.name)).add(part)
+    return [one.as_row() for one in tallies.values()]
+
+
+def tables(run: str | Path | Findings, columns: Iterable[str]) -> Iterator[pa.Table]:
+    """These columns of a run folder, of a Parquet file, or of findings in memory: one shard after another."""
+    wanted = list(columns)
+    if isinstance(run, Findings):
+        yield run.table.select(wanted)
+    else:
+        yield from (read_shard(file, wanted) for file in shard_files(run))
+
+
+def tally(table: pa.Table, cells: bool = True) -> Iterator[tuple[Tally, str]]:
+    """What each suspect came to under each set of settings, in the order in which they first appear, and the hash of
+    the settings. All rows of a trial are in one table.
+
+    cells: whether to count different mistakes too, from the columns of `foible.atlas.COLUMNS`.
+    """
+    if not table.num_rows:
+        return
+    atlases = {key for key, settings in read_configs(table.schema.metadata, "findings").items() if is_atlas(settings)}
+    table = table.combine_chunks()
+    suspects, configs, outcomes = (codes(table.column(name)) for name in ("suspect", "config", "outcome"))
+    first, group = distinct(suspects[1], configs[1])
+    found = outcomes[1] == outcomes[0].index("found") if "found" in outcomes[0] else np.zeros(len(group), bool)
+    lanes = numbers(table.column("lane"))
+    trial = np.where(lanes < 0, -1 - np.arange(len(lanes)), lanes)  # without a number, each row is a trial
+    trials, _ = distinct(group, trial)
+    solved, _ = distinct(group[found], trial[found])
+    unlabelled = pc.equal(table.column("label_from"), "consensus").fill_null(False).to_numpy()[trials]
+    costs = each_row(table)
+    for number, row in enumerate(first.tolist()):
+        here = group == number
+        finds = np.flatnonzero(here & found)
+        config = configs[0][configs[1][row]]
+        one = Tally(suspects[0][suspects[1][row]], tuple(table.column("networks")[row].as_py()))
+        one.trials = int((group[trials] == number).sum())
+        one.solved = int((group[found][solved] == number).sum())
+        one.consensus = int((group[trials][unlabelled] == number).sum())
+        kinds, counts = np.unique(outcomes[1][here], return_counts=True)
+        one.outcomes.update(
+            {outcomes[0][kind]: count for kind, count in zip(kinds.tolist(), counts.tolist(), strict=True)}
+        )
+        for name in _SUMMED:
+            setattr(one, name, int(costs[name][finds].sum()))
+        one.all_forwards, one.all_backwards = (int(costs[name][here].sum()) for name in ("forwards", "backwards"))
+        if cells and len(finds):
+            one.cells = set(cells_of(table.take(pa.array(finds)), config in atlases)[0])
+        yield one, config
+
+
+def each_row(table: pa.Table) -> dict[str, Ints]:
+    """What each row cost: moves, forwards, backwards, and `counted`, candidates times networks, as the paper counts."""
+    costs = {name: numbers(table.column(name)).clip(0) for name in ("moves", "forwards", "backwards", "candidates")}
+    return costs | {"counted": costs["candidates"] * lengths(table.column("networks"))}
+
+
+def cells_of(table: pa.Table, own: bool) -> tuple[list[Cell], Ints]:
+    """The different cells of found rows, in the order in which they first appear, and which of them each row is in:
+    what `foible.atlas.cell_of` says of one row, of all at once. own: as there."""
+    truth, consensus, said, moves = (numbers(table.column(name)) for name in ("truth", "consensus", "said", "moves"))
+    right = np.where(truth < 0, consensus, truth)
+    kinds = whole(table.column("kinds"))
+    some = lengths(kinds)
+    named, which = codes(kinds.flatten().take(pa.array((np.cumsum(some) - some)[some > 0])))
+    kind = np.full(len(table), len(named))
+    kind[some > 0] = which
+    size = np.asarray(whole(table.column("size")).to_numpy(zero_copy_only=False), np.float64)
+    known = whole(table.column("size")).is_valid().to_numpy(zero_copy_only=False)
+    moves = moves.clip(0)
+    if not own:
+        least = whole(table.column("least_path"))
+        steps = lengths(least, -1)
+        moves = np.where(steps < 0, moves, steps)
+        alone = known & (steps == 1)
+        size[alone] = _lengths_of_single_moves(least, steps, alone)
+    place = np.where(known, np.searchsorted(SIZES, size, "right"), np.searchsorted(MOVES, moves, "right"))
+    first, number = distinct(right, said, kind, place)
+    names = [*named, UNKNOWN]
+    rows = zip(*(column[first].tolist() for column in (right, said, kind, place)), strict=True)
+    return [Cell(a, b, names[c], d) for a, b, c, d in rows], number
+
+
+def _lengths_of_single_moves(least: pa.ListArray, steps: Ints, alone: NDArray[np.bool_]) -> NDArray[np.float64]:
+    """Of the rows whose least change is a single move, how long that is, in largest moves."""
+    steps = steps.clip(0)
+    inner = least.flatten()
+    draws = lengths(inner)
+    flat = inner.flatten().to_numpy(zero_copy_only=False).astype(np.float64)
+    owner = np.full(len(inner), -1)
+    owner[(np.cumsum(steps) - steps)[alone]] = np.arange(alone.sum())
+    owners = np.repeat(owner, draws)
+    mine = owners >= 0
+    return np.sqrt(np.bincount(owners[mine], (2 * flat[mine] - 1) ** 2, minlength=int(alone.sum())))
+
+
+def whole(column: pa.ChunkedArray | pa.Array) -> Any:
+    """A column in one piece."""
+    made = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    return made if isinstance(made, pa.Array) else pa.concat_arrays(made.chunks)
+
+
+def numbers(column: pa.ChunkedArray | pa.Array, missing: int = -1) -> Ints:
+    """Integers, with nulls as -1."""
+    return np.asarray(pc.fill_null(column.cast(pa.int64()), missing).to_numpy(zero_copy_only=False))
+
+
+def lengths(column: pa.ChunkedArray | pa.Array, missing: int = 0) -> Ints:
+    """How long each list of a column is."""
+    return numbers(pc.list_value_length(column), missing)
+
+
+def codes(column: pa.ChunkedArray | pa.Array) -> tuple[list[str], Ints]:
+    """The different texts of a column, in the order in which they first appear, and which of them each row has."""
+    encoded = pc.fill_null(whole(column), "?").dictionary_encode()
+    return encoded.dictionary.to_pylist(), numbers(encoded.indices)
+
+
+def distinct(*columns: Ints) -> tuple[Ints, Ints]:
+    """Of rows of whole numbers, given by columns: where each different one first stands, in that order, and which of
+    them each row is."""
+    order = np.lexsort(columns)  # stable: of equals, the first stands first
+    new = np.zeros(len(order), bool)
+    new[:1] = True
+    for column in columns:
+        ordered = column[order]
+        new[1:] |= ordered[1:] != ordered[:-1]
+    firsts = order[new]
+    appearance = np.argsort(firsts)
+    rank = np.empty(len(firsts), np.int64)
+    rank[appearance] = np.arange(len(firsts))
+    number = np.empty(len(order), np.int64)
+    number[order] = rank[np.cumsum(new) - 1]
+    return firsts[appearance], number

@@ -28,7 +28,9 @@ from foible.errors import UserError
 from foible.randomness import normals
 from foible.specs import did_you_mean
 from foible.summary import wilson
+from foible.transfer_sources import Source, from_findings
 
+__all__ = ["KINDS", "SCHEMA", "Source", "amplify", "from_findings", "load", "rms", "save", "select", "transfer"]
 KINDS = ("clean", "distortion", "own-noise", "noise")
 SCHEMA = pa.schema(
     [
@@ -54,22 +56,6 @@ SCHEMA = pa.schema(
         pa.field("invalid", pa.int64()),  # images that the judge answered with NaN or infinity: no errors
     ]
 )
-
-
-@dataclass(frozen=True, eq=False)
-class Source:
-    """One network's distortions. images, origins: (n, channels, height, width) in [0, 1]; labels: (n,), the truth.
-
-    Where nothing was found, and where the network erred already, leave the image as the search left it: it is counted
-    like any other, as in the paper's "accuracy on the whole training set".
-    """
-
-    images: Tensor
-    origins: Tensor
-    labels: Tensor
-    norm: str = "l2"
-    target: str = "best"
-    method: str = "closest"
 
 
 @dataclass(frozen=True)

@@ -113,3 +113,15 @@ def test_a_broken_part_is_told_and_the_rest_goes_on(monkeypatch: pytest.MonkeyPa
     assert found["problems"] == ["broken: OSError: no driver"]
     assert found["data"]
     doctor._print(found)
+
+
+def test_control_characters_are_shown_and_not_obeyed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FOIBLE_DATA", str(tmp_path / "\x1b[2Jdata\n"))
+    monkeypatch.setattr("platform.machine", lambda: "\x1b]0;title\x07")
+    assert cli.run(["doctor"]) == 1
+    said = capsys.readouterr()
+    assert not {"\x1b", "\x07"} & {*said.out, *said.err}
+    assert "\\x1b[2Jdata" in said.out
+    assert "\\x1b]0;title" in said.out

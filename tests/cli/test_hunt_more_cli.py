@@ -17,7 +17,7 @@ from foible import cli
 from foible.basket import Basket
 from foible.findings import Findings
 from foible.images import decode_png
-from foible.specs import from_file
+from foible.permission import Permission
 from foible.testing import CLASSES, blobs, check_space
 
 FADE = '''
@@ -123,7 +123,7 @@ def test_a_chain_with_a_users_file(
 ) -> None:
     file, run = tmp_path / "mine.py", tmp_path / "run"
     file.write_text(FADE)
-    check_space(from_file(str(file), "Fade")())
+    check_space(Permission(trust=True).run(str(file), "Fade")())
     monkeypatch.chdir(tmp_path)
     hunt = ["hunt", "--basket", mlps, "--suspect", "mlp-10", "--trials", 24, "--patience", 40, "--workers", 1]
     answer = _ok(capsys, *hunt, "--space", space.format("mine.py"), "--out", "run")
@@ -170,8 +170,8 @@ def test_a_pool(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch:
     said = Basket.open(task.basket).predict(images).argmax(2)
     alone = (said[1] == said[2]) & (said[0] != said[1])
     folder = _write(tmp_path / "photos", images)
-    hunt = ["hunt", "--basket", task.basket, "--pool", folder, "--suspect", "A"]
-    answer = _ok(capsys, *hunt, "--top", 5, "--out", run)
+    rank = ["rank", "--basket", task.basket, "--data", folder, "--suspect", "A"]
+    answer = _ok(capsys, *rank, "--top", 5, "--out", run)
     (row,) = answer["suspects"]
     assert (answer["images"], row["dissent"], row["kept"]) == (90, int(alone.sum()), 5)
     assert Path(answer["report"]).read_text("utf-8").startswith("<!")
@@ -188,9 +188,11 @@ def test_a_pool(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch:
     assert "trials" not in text  # nothing was tried
     assert all(id in text for id in findings.column("id"))
     other = tmp_path / "other"
-    assert "--trials beside --pool" in _wrong(capsys, *hunt, "--trials", 5, "--out", other)
-    assert "--space beside --pool" in _wrong(capsys, *hunt, "--space", "swaps", "--out", other)
+    assert "No such option: --trials" in _wrong(capsys, *rank, "--trials", 5, "--out", other)
+    assert "label is 'nobody'" in _wrong(capsys, *rank, "--label", "nobody", "--out", other)
+    assert "nowhere" in _wrong(capsys, *rank[:3], "--data", "folder:nowhere", "--out", other)
     assert not other.exists()
+    assert json.loads((run / "config.json").read_text("utf-8"))["settings"]["recipe"] == "rank"
     (run / "pool.json").write_text("{")
     assert "rank the pool again" in _wrong(capsys, "show", run)
 
@@ -244,3 +246,14 @@ def test_photographs_of_mixed_sizes(
             assert said[0] != row["truth"]
             assert said[1:] == [row["truth"]] * 2
     _replays(capsys, tmp_path / "run")
+
+
+def test_a_folder_called_like_a_search_is_not_taken_for_it(
+    mlps: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("gradient", "affine", "dissent"):
+        (tmp_path / name).mkdir()
+    hunt = ["hunt", "--basket", mlps, "--suspect", "mlp-10", "--trials", 16, "--search", "gradient", "--workers", 1]
+    assert cli.run([str(part) for part in [*hunt, "--out", "run"]]) == 0
+    assert cli.run(["replay", "run"]) == 0, capsys.readouterr().err

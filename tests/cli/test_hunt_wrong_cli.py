@@ -54,8 +54,8 @@ def _wrong(capsys: pytest.CaptureFixture[str], *args: object) -> str:
         (["--search", "gradient+genetic"], "unknown search"),
         (["--search", "gradient", "--patience", "5"], "no option 'patience'"),
         (["--atlas", "--search", "genetic"], "an atlas is drawn by the search 'map-elites'"),
-        (["--pool", "folder:nowhere"], "nowhere"),
-        (["--pool", "folder:basket", "--atlas"], "--atlas beside --pool"),
+        (["--pool", "folder:my photos", "--top", "5"], "foible rank --basket basket --data "),
+        (["--pool=folder:photos"], "--data=folder:photos"),
     ],
 )
 def test_wrong_before_anything_begins(
@@ -63,7 +63,7 @@ def test_wrong_before_anything_begins(
 ) -> None:
     task = linear_task(tmp_path)
     monkeypatch.chdir(tmp_path)
-    hunt = ["hunt", "--basket", "basket", *([] if "--pool" in options else ["--data", task.data])]
+    hunt = ["hunt", "--basket", "basket", "--data", task.data]
     assert said in _wrong(capsys, *hunt, "--out", "run", *options)
     assert not Path("run", "config.json").exists()
 
@@ -112,7 +112,7 @@ def test_the_help_names_every_way_to_hunt(capsys: pytest.CaptureFixture[str], mo
     monkeypatch.setenv("COLUMNS", "160")
     assert cli.run(["hunt", "--help"]) == 0
     told = re.sub(r"[\s│]+", " ", capsys.readouterr().out)
-    for flag in ("--unlabelled", "--atlas", "--no-shrink", "--realism", "--pool", "--top", "--label", "--labelled"):
+    for flag in ("--unlabelled", "--atlas", "--no-shrink", "--realism"):
         assert f"{flag} " in told, flag
-    for words in ("--search gradient", "patches, network:SPEC", "ranks unlabelled images as they are"):
+    for words in ("--search gradient", "patches, network:SPEC", "rank unlabelled images as they are: foible rank"):
         assert words in told, words

@@ -6,9 +6,13 @@ Command modules import nothing heavy at their top, so that `foible --help` answe
 from __future__ import annotations
 
 import contextlib
+import errno
+import multiprocessing
 import os
 import shlex
+import signal
 import sys
+import threading
 import traceback
 from collections.abc import Sequence
 from typing import Annotated, Any
@@ -17,8 +21,8 @@ import typer
 from typer.core import TyperGroup
 from typer.main import get_command
 
-from foible.cli import compare, data, distort, doctor, gate, hunt, inspect, look, study, train
-from foible.errors import FoibleError, Interrupted
+from foible.cli import compare, data, distort, doctor, gate, hunt, inspect, look, rank, study, train
+from foible.errors import FoibleError, Interrupted, UserError
 from foible.memory import keep
 
 ABOUT = """Find the weak parts of image classifiers: inputs that a network should get right and does not.
@@ -31,6 +35,7 @@ Our words, and the field's:
 [bold]hunt[/bold]       the search for the suspect's mistakes (differential testing)
 [bold]distort[/bold]    the smallest change that changes an answer (minimal adversarial perturbation)
 [bold]compare[/bold]    two versions on the same images: broken and fixed (negative flips)
+[bold]rank[/bold]       unlabelled images, the clearest dissent first (query by committee)
 [bold]suite[/bold]      findings and flips frozen to test versions to come (regression tests)
 [bold]gate[/bold]       pass, fail or inconclusive, for CI
 [bold]space[/bold]      what may be done to an image (perturbation model, threat model)
@@ -45,14 +50,17 @@ EPILOG = """First steps: [bold]foible demo[/bold]. What this machine has: [bold]
 Exit codes: 0 done, 1 a gate failed, 2 wrong input, 3 interrupted, 4 an error of ours.
 """
 
-# These keep what they finished, and the same command goes on from there.
-RESUMABLE = ("hunt", "compare", "distort", "gate", "demo", "train", "study")
+RESUMABLE = ("gate", "demo", "train", "study")  # besides the recipes: what they finished is kept
 
 BROKEN_PIPE = 141  # what a shell reports for any program whose reader went away
 
 
 class _Group(TyperGroup):
     """Hands Ctrl-C to `main` as our own error; typer would turn it into an exit code by itself."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        hunt.refuse_pool(args)
+        return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: Any) -> Any:
         try:
@@ -88,6 +96,7 @@ def _options(
 app.command(rich_help_panel="Find")(hunt.hunt)
 app.command(rich_help_panel="Find")(compare.compare)
 app.command(rich_help_panel="Find")(distort.distort)
+app.command(rich_help_panel="Find")(rank.rank)
 app.command(rich_help_panel="Find")(hunt.demo)
 app.command(rich_help_panel="Guard")(gate.suite)
 app.command(rich_help_panel="Guard")(gate.gate)
@@ -104,7 +113,9 @@ app.command(rich_help_panel="Reproduce")(look.cite)
 
 
 def _how_to_go_on(args: Sequence[str]) -> str:
-    if args and args[0] in RESUMABLE:
+    from foible.runs.recipe import RECIPES
+
+    if args and args[0] in (*RECIPES, *RESUMABLE):
         again = f"foible {shlex.join(args)}"
         return f"stopped. What was finished is on disk; the same command goes on from there:\n  {again}"
     return "stopped. The same command starts again."
@@ -166,6 +177,9 @@ def run(args: Sequence[str] | None = None) -> int:
     except Exception as error:
         if debug:
             traceback.print_exc()
+        if isinstance(error, OSError) and error.errno == errno.ENAMETOOLONG:  # a spec, looked for as a file
+            _say(f"the name {str(error.filename)[:100]!r}… is longer than that of any file: give a shorter one")
+            return UserError.exit_code
         line = traceback.format_exception_only(error)[-1].strip()
         hint = "" if debug else " Set FOIBLE_DEBUG=1 for the traceback, and please send it with a report."
         _say(f"an error that we did not foresee: {line}. What was finished before is kept.{hint}")
@@ -176,4 +190,22 @@ def run(args: Sequence[str] | None = None) -> int:
 def main() -> None:
     """The `foible` program."""
     keep()
-    sys.exit(run())
+    os.environ["PYTHONSAFEPATH"] = "1"  # no process that we start looks for modules in the working folder
+    for name in ("SIGTERM", "SIGHUP"):  # as Ctrl-C; who started us with `nohup` wants the second one unheard
+        which = getattr(signal, name, None)
+        if which is not None and signal.getsignal(which) == signal.SIG_DFL:
+            signal.signal(which, signal.default_int_handler)
+    code = run()
+    if code == Interrupted.exit_code and threading.active_count() > 1:
+        _leave(code)
+    sys.exit(code)
+
+
+def _leave(code: int) -> None:
+    """End without waiting for threads: a network that hangs in one would need a second Ctrl-C."""
+    for process in multiprocessing.active_children():
+        process.kill()
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError):
+            stream.flush()
+    os._exit(code)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-import json as json_module
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from foible.cli.flags import Device, Networks, OneBasket, Trust, flags, listed
+from foible.cli.telling import print_table, tell, tell_run
 from foible.recipes.config import CompareConfig
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 
 @flags(CompareConfig)
@@ -33,44 +36,39 @@ def compare(
 
     Example: foible compare --network old=v1 --network new=v2 --data folder:photos --out runs/v2
     """
+    from foible.recipes.compare import COMPARE
     from foible.recipes.compare import compare as run_compare
     from foible.report import write_report
 
-    summary = run_compare(listed(basket, network), data, out=out, device=device, trust=trust, quiet=json, **settings)
-    report = write_report(out)
-    if json:
-        print(json_module.dumps({**summary, "run": str(out), "report": str(report)}))
-        return
-    print_comparison(summary)
-    print(f"Report: {report}")
+    run_compare(listed(basket, network), data, out=out, device=device, trust=trust, quiet=json, **settings)
+    tell_run(COMPARE, out, json=json, report=write_report(out))
 
 
-def print_comparison(summary: dict[str, Any]) -> None:
-    """The figures that matter, for a terminal."""
-    from rich import box
-    from rich.console import Console
-    from rich.table import Table
+def print_comparison(summary: dict[str, Any], **how: Any) -> None:
+    """The figures that matter, or all of them as JSON. how: as in `tell`."""
+    tell(summary, lambda console: _print(console, summary), **how)
+
+
+def _print(console: Console, summary: dict[str, Any]) -> None:
     from rich.text import Text
 
     from foible.data.dataset import shown
 
-    console, old, new = Console(), summary["old"], summary["new"]
+    old, new = summary["old"], summary["new"]
     if not summary["labelled"]:
         agree, images = summary["consensus"]["agree"], summary["images"]
         console.print(f"{images:,} images without labels; all networks agree on {agree:,}")
         for name, count in summary["dissent"].items():
             console.print(Text(f"  {shown(name)} alone against all the others: {count:,}"))
         return
-    table = Table(title="Accuracy", title_justify="left", box=box.SIMPLE)
-    for name in ("network", "right", "of", "accuracy", "95 %", "alone wrong"):
-        named = name == "network"
-        table.add_column(name, justify="left" if named else "right", no_wrap=not named, overflow="fold")
-    for row in summary["accuracy"]:
-        table.add_row(
-            Text(shown(row["network"])), f"{row['right']:,}", f"{row['n']:,}", f"{100 * row['share']:.2f} %",
+    rows = (
+        (
+            row["network"], f"{row['right']:,}", f"{row['n']:,}", f"{100 * row['share']:.2f} %",
             f"{100 * row['low']:.1f}–{100 * row['high']:.1f}", f"{summary['dissent'][row['network']]:,}",
-        )  # fmt: skip
-    console.print(table)
+        )
+        for row in summary["accuracy"]
+    )  # fmt: skip
+    print_table(console, "Accuracy", ("network", "right", "of", "accuracy", "95 %", "alone wrong"), rows)
     flips = summary["flips"]
     rate, change = flips["negative_flip_rate"], flips["difference"]
     console.print(

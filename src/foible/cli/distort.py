@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-import json as json_module
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from foible.cli.flags import Device, Networks, OneBasket, Trust, flags, listed
+from foible.cli.telling import print_table, tell, tell_run
 from foible.recipes.config import DistortConfig
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 
 @flags(DistortConfig)
@@ -33,27 +36,27 @@ def distort(
 
     Example: foible distort --basket B --source mlp-30 --data mnist --images 200
     """
+    from foible.recipes.distort import DISTORT
     from foible.recipes.distort import distort as run_distort
-    from foible.recipes.distort_summary import summarise_distortions
     from foible.report import write_report
 
     run_distort(
         listed(basket, network), data, out=out, workers=workers, device=device, trust=trust, quiet=json, **settings
     )
-    print_distortions(summarise_distortions(out), json=json, run=str(out), report=str(write_report(out)))
+    tell_run(DISTORT, out, json=json, report=write_report(out))
 
 
-def print_distortions(rows: list[dict[str, Any]], *, json: bool = False, **more: Any) -> None:
-    """How far the answers of each source are from changing, and who else is fooled; or the same as JSON."""
-    if json:
-        print(json_module.dumps({"sources": rows, **more}))
-        return
-    from rich.console import Console
+def print_distortions(rows: list[dict[str, Any]], **how: Any) -> None:
+    """How far the answers of each source are from changing, and who else is fooled; or the same as JSON. how: as in
+    `tell`."""
+    tell({"sources": rows}, lambda console: _print(console, rows), **how)
+
+
+def _print(console: Console, rows: list[dict[str, Any]]) -> None:
     from rich.text import Text
 
     from foible.data.dataset import shown
 
-    console = Console()
     for row in rows:
         source, layer = shown(row["source"]), row["layer"]
         share = f"{100 * (row['share'] or 0):.1f} % ({100 * row['low']:.1f}–{100 * row['high']:.1f})"
@@ -72,8 +75,6 @@ def print_distortions(rows: list[dict[str, Any]], *, json: bool = False, **more:
             _print_transfer(console, row["transfer"])
         elif layer is None:
             console.print("  no other network in the basket: nobody to transfer to")
-    if more.get("report"):
-        console.print(f"Report: {more['report']}", soft_wrap=True, markup=False)
 
 
 SIZES = {
@@ -85,7 +86,7 @@ SIZES = {
 }
 
 
-def _print_rest(console: Any, row: dict[str, Any]) -> None:
+def _print_rest(console: Console, row: dict[str, Any]) -> None:
     """What was not found, and why."""
     if row["exhausted"]:
         console.print(f"  {row['exhausted']:,} exhausted: what was asked for was not reached; the best effort is kept")
@@ -95,21 +96,14 @@ def _print_rest(console: Any, row: dict[str, Any]) -> None:
         console.print(f"  {row['invalid']:,} invalid: the network answered with NaN or infinity", style="yellow")
 
 
-def _print_transfer(console: Any, judges: list[dict[str, Any]]) -> None:
-    from rich import box
-    from rich.table import Table
-    from rich.text import Text
-
-    from foible.data.dataset import shown
-
-    table = Table(title="Who else falls for it", title_justify="left", box=box.SIMPLE)
-    for name in ("judge", "right before", "wrong now", "share", "95 %", "says the same"):
-        named = name == "judge"
-        table.add_column(name, justify="left" if named else "right", no_wrap=not named, overflow="fold")
-    for row in judges:
-        share = "–" if row["share"] is None else f"{100 * row['share']:.1f} %"
-        table.add_row(
-            Text(shown(row["judge"])), f"{row['right_before']:,}", f"{row['wrong_after']:,}", share,
+def _print_transfer(console: Console, judges: list[dict[str, Any]]) -> None:
+    columns = ("judge", "right before", "wrong now", "share", "95 %", "says the same")
+    rows = (
+        (
+            row["judge"], f"{row['right_before']:,}", f"{row['wrong_after']:,}",
+            "–" if row["share"] is None else f"{100 * row['share']:.1f} %",
             f"{100 * row['low']:.0f}–{100 * row['high']:.0f}", f"{row['as_the_source']:,}",
-        )  # fmt: skip
-    console.print(table)
+        )
+        for row in judges
+    )  # fmt: skip
+    print_table(console, "Who else falls for it", columns, rows)

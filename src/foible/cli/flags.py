@@ -28,7 +28,10 @@ Networks = Annotated[
 ]
 Device = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
 Trust = Annotated[
-    bool, typer.Option("--trust", help="Load network files that can run code: whole pickles, TorchScript, .pt2.")
+    bool,
+    typer.Option(
+        "--trust", help="Run code that files name (a probe's backbone), or hold: whole pickles, TorchScript, .pt2."
+    ),
 ]
 
 

@@ -27,6 +27,9 @@ def suite(
     add: Annotated[
         bool, typer.Option("--add", help="Add to the suite that is there; nothing is ever dropped.")
     ] = False,
+    trust: Annotated[
+        bool, typer.Option("--trust", help="Read the images of a compare from wherever its run says that they lie.")
+    ] = False,
     json: Json = False,
 ) -> None:
     """Freeze a suite (regression set) for `foible gate` from hunts and compares.
@@ -39,7 +42,7 @@ def suite(
     from foible.data.dataset import shown
     from foible.recipes.suite import make_suite
 
-    record = make_suite(runs, out, per_class=per_class, most=most, add=add)
+    record = make_suite(runs, out, per_class=per_class, most=most, add=add, trust=trust)
     if json:
         print(json_module.dumps({**record, "suite": str(out)}))
         return

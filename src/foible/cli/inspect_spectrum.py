@@ -27,6 +27,12 @@ def spectrum(
             help="Labelled images to distort, to see what layers really do; none: bounds alone.", show_default=False
         ),
     ] = None,
+    run: Annotated[
+        Path | None,
+        typer.Option(
+            "--from", help="A run of `foible distort`: its distortions, in place of new ones.", show_default=False
+        ),
+    ] = None,
     split: Annotated[str, typer.Option(help="Split of the data: train or test.")] = "test",
     images: Annotated[int, typer.Option(help="Images to distort, of those that the network gets right.")] = 64,
     out: Annotated[Path, typer.Option(help="Folder for spectrum.json, .parquet, .png and .svg.")] = Path(
@@ -50,9 +56,9 @@ def spectrum(
     Lower and upper frame bound (smallest and largest singular value) of every
     linear and convolutional layer, by the Fourier formula for circular
     boundaries and on the layer as it is, and their product for networks whose
-    layers form a chain. With --data also the growth of minimal distortions,
-    layer by layer, beside noise as long: which layer does the damage?
-    (Szegedy et al. 2014, Sec. 4.3.)
+    layers form a chain. With --data, or --from a run of `foible distort`,
+    also the growth of minimal distortions, layer by layer, beside noise as
+    long: which layer does the damage? (Szegedy et al. 2014, Sec. 4.3.)
 
     Example: foible inspect spectrum --basket B --network conv --data mnist
     """
@@ -66,8 +72,8 @@ def spectrum(
 
     found = inspect_spectrum(
         basket if basket is not None else [network or ""], network=network if basket is not None else None, data=data,
-        out=out, images=images, split=split, effort=Effort(fold, real, grid, most, seed), device=device, trust=trust,
-        quiet=json,
+        run=run, out=out, images=images, split=split, effort=Effort(fold, real, grid, most, seed), device=device,
+        trust=trust, quiet=json,
     )  # fmt: skip
     if json:
         from foible.inspect.spectrum_record import as_json

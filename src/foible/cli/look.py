@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json as json_module
 import math
+from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-if TYPE_CHECKING:
-    from rich.text import Text
+from foible.cli.telling import plain, tell_run
 
+if TYPE_CHECKING:
     from foible.findings import Findings
+    from foible.report.source import Source
 
 Run = Annotated[Path, typer.Argument(help="Run folder, or a Parquet file of findings.", show_default=False)]
 Json = Annotated[bool, typer.Option("--json", help="Print as JSON.")]
@@ -25,32 +28,14 @@ def show(
     json: Json = False,
 ) -> None:
     """Show what a run found: the summary and the first findings, or one finding in full."""
-    from foible.cli.compare import print_comparison
-    from foible.cli.hunt import print_summary
-    from foible.cli.pool import print_pool
-    from foible.findings import Findings
-    from foible.recipes.pool_summary import SUMMARY, read_summary
-    from foible.summary import summarise
+    from foible.report.source import Source
 
-    findings = Findings.open(run)
+    source = Source.open(run)
     if id is not None:
-        _show_one(findings, id, json)
+        _show_one(source, id, json)
         return
-    listed = [_brief(findings, row) for row in findings.filter(outcome="found").head(limit)]
-    comparison = _comparison(run)
-    if (run / SUMMARY).is_file():
-        print_pool(read_summary(run), json=json, run=str(run), **({"findings": listed} if json else {}))
-    elif _recipe(findings) == "distort":
-        from foible.cli.distort import print_distortions
-        from foible.recipes.distort_summary import summarise_distortions
-
-        print_distortions(summarise_distortions(run), json=json, run=str(run), **({"findings": listed} if json else {}))
-    elif comparison is None:
-        print_summary(summarise(run), None, json=json, run=str(run), **({"findings": listed} if json else {}))
-    elif json:
-        print(json_module.dumps({**comparison, "run": str(run), "findings": listed}))
-    else:
-        print_comparison(comparison)
+    listed = list(islice(_briefs(source), limit))
+    tell_run(source.recipe, run, json=json, **({"findings": listed} if json else {}))
     if not json:
         from rich import box
         from rich.console import Console
@@ -60,23 +45,8 @@ def show(
         for name in ("id", "truth", "suspect said", "peers said", "moves", "inferences", "tags"):
             table.add_column(name, overflow="fold", no_wrap=name in ("moves", "inferences"))
         for brief in listed:
-            table.add_row(*(_plain(value) for value in brief.values()))
+            table.add_row(*(plain(value) for value in brief.values()))
         Console().print(table)
-
-
-def _recipe(findings: Findings) -> str:
-    """What made these rows; nothing where several did."""
-    made = {str(settings.get("recipe")) for settings in findings.configs.values()}
-    return made.pop() if len(made) == 1 else ""
-
-
-def _plain(value: object) -> Text:
-    """A name as it is: no markup, no emoji, and control characters shown, not obeyed."""
-    from rich.text import Text
-
-    from foible.data.dataset import shown
-
-    return Text(shown(value))
 
 
 def _strict(value: Any) -> Any:
@@ -88,53 +58,60 @@ def _strict(value: Any) -> Any:
     return [_strict(one) for one in value] if isinstance(value, list | tuple) else value
 
 
-def _brief(findings: Findings, row: dict[str, Any]) -> dict[str, Any]:
-    name = findings.name_of
-    return {
-        "id": row["id"],
-        "truth": name(row["truth"]),
-        "said": name(row["said"]),
-        "peers": name(row["consensus"]),
-        "moves": row["moves"],
-        "inferences": row["forwards"],
-        "tags": ", ".join(row["tags"] or []),
-    }
+BRIEF = ("id", "outcome", "truth", "said", "consensus", "moves", "forwards", "tags")
 
 
-def _comparison(run: Path) -> dict[str, Any] | None:
-    """The summary of a finished comparison; None where the run is none."""
-    from foible.errors import UserError
+def _briefs(source: Source) -> Iterator[dict[str, Any]]:
+    """What is found, a line each; a shard is read when its turn comes, and without its images."""
+    from foible.findings import Findings
 
-    try:
-        return dict(json_module.loads((run / "compare.json").read_text("utf-8")))
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    except (OSError, ValueError, TypeError) as error:
-        raise UserError(f"{run / 'compare.json'} is damaged ({error}): delete it, and compare again") from error
+    for table in source.tables(BRIEF):
+        part = Findings(table)
+        for row in part.filter(outcome="found"):
+            yield {
+                "id": row["id"],
+                "truth": part.name_of(row["truth"]),
+                "said": part.name_of(row["said"]),
+                "peers": part.name_of(row["consensus"]),
+                "moves": row["moves"],
+                "inferences": row["forwards"],
+                "tags": ", ".join(row["tags"] or []),
+            }
 
 
-def _show_one(findings: Findings, id: str, json: bool) -> None:
+def _find(source: Source, id: str) -> tuple[Findings, dict[str, Any]]:
+    """The shard that has this id, and its row: no other shard is read but for its ids."""
+    from foible.findings import SCHEMA, Findings
+
+    ids = [Findings(table) for table in source.tables(("id",))]
+    Findings.concat(ids).get(id)  # or an error that says what ids look like
+    part = next(part for part, some in enumerate(ids) if len(some.filter(id=id)))
+    shard = Findings(source.read(part, SCHEMA.names))
+    return shard, shard.get(id)
+
+
+def _show_one(source: Source, id: str, json: bool) -> None:
     from rich import box
     from rich.console import Console
     from rich.table import Table
 
-    row = findings.get(id)
-    plain = {key: value for key, value in row.items() if not isinstance(value, bytes)}
+    findings, row = _find(source, id)
     if json:
-        print(json_module.dumps(_strict(plain)))
+        told = {key: value for key, value in row.items() if not isinstance(value, bytes)}
+        print(json_module.dumps(_strict(told)))
         return
     console = Console()
-    console.print(_plain(f"{row['id']}: {row['outcome']} after {row['moves']} moves, {row['forwards']} inferences"))
+    console.print(plain(f"{row['id']}: {row['outcome']} after {row['moves']} moves, {row['forwards']} inferences"))
     where = f"{row['origin_data']} ({row['origin_split']}) image {row['origin_index']}"
     known = row["truth"] is not None
     whose = "class" if known else "no label, called by the peers"
-    console.print(_plain(f"from {where}, {whose} {findings.name_of(row['truth'] if known else row['consensus'])}"))
+    console.print(plain(f"from {where}, {whose} {findings.name_of(row['truth'] if known else row['consensus'])}"))
     for part, value in row["change"] or []:
-        console.print(_plain(f"  {part:>12} {value:+.2f}"))
+        console.print(plain(f"  {part:>12} {value:+.2f}"))
     table = Table("network", "before", "after", box=box.SIMPLE)
     for name, before, after in zip(row["networks"], row["before"], row["after"], strict=True):
         cells = [f"{findings.classes[max(range(len(p)), key=p.__getitem__)]} ({max(p):.3f})" for p in (before, after)]
-        table.add_row(_plain(name), *(_plain(cell) for cell in cells))
+        table.add_row(plain(name), *(plain(cell) for cell in cells))
     console.print(table)
 
 
@@ -164,7 +141,9 @@ def replay(
     out: Annotated[
         Path | None, typer.Option(help="Write the one image replayed here, as PNG.", show_default=False)
     ] = None,
-    trust: Annotated[bool, typer.Option("--trust", help="Run the Python files that the run names.")] = False,
+    trust: Annotated[
+        bool, typer.Option("--trust", help="Run the Python files, and read the data anywhere, that the run names.")
+    ] = False,
     json: Json = False,
 ) -> None:
     """Compute findings again from their rows and judge them again. Exit code 1 where anything differs."""
@@ -181,7 +160,7 @@ def replay(
     opened = None
     if basket:
         findings = Findings.open(run)
-        channels, height, width = decode_png(findings[0]["image"]).shape
+        channels, height, width = decode_png(findings[0]["image"], repr(findings[0]["id"])).shape
         opened = Basket.open(basket, classes=findings.classes, shape=(channels, height, width))
     results = run_replay(run, ids or None, basket=opened, trust=trust)
     if out is not None:

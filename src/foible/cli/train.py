@@ -68,21 +68,21 @@ def train(
 
       foible train probe:hf:./my-model probe:hf:./my-model,hidden=128 --seeds 3 --data folder:photos --out peers
     """
+    from foible.data.dataset import shown
     from foible.networks.probe import own_module
     from foible.recipes.train import train as train_networks
+    from foible.records import NUMBER, TEXT, check
 
     entries = train_networks(
         specs, data, seeds=seeds, out=out, epochs=epochs, batch=batch, rate=rate, weight_decay=weight_decay,
         target=target, augment=augment, device=device, trust=trust, quiet=as_json,
     )  # fmt: skip
+    told = {"epochs": NUMBER, "stopped_because": TEXT, "train": NUMBER, "test": NUMBER}
     rows = [
         {
             "name": entry.name,
             "parameters": sum(weight.numel() for weight in own_module(entry.module).parameters()),
-            "epochs": entry.training["epochs"],
-            "stopped_because": entry.training["stopped_because"],
-            "train": entry.accuracy["train"],
-            "test": entry.accuracy["test"],
+            **{key: check({**entry.training, **entry.accuracy}, told, f"{out}: {entry.name}")[key] for key in told},
         }
         for entry in entries
     ]
@@ -92,13 +92,14 @@ def train(
     from rich.console import Console
     from rich.markup import escape
     from rich.table import Table
+    from rich.text import Text
 
     table = Table("network", title=f"Basket {escape(str(out))}")
     for column in ("parameters", "epochs", "train %", "test %"):
         table.add_column(column, justify="right")
     for row in rows:
         table.add_row(
-            str(row["name"]), f"{row['parameters']:,}", f"{row['epochs']:g}",
+            Text(shown(row["name"])), f"{row['parameters']:,}", f"{row['epochs']:g}",
             f"{100 * row['train']:.1f}", f"{100 * row['test']:.1f}",
         )  # fmt: skip
     Console().print(table)

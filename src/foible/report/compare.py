@@ -15,7 +15,7 @@ from foible.report.source import SUMMARY, Source
 EACH_END = 20  # classes shown at each end, of more than twice as many
 
 
-def render(source: Source, *, title: str | None = None, gallery: int = 1000) -> str:
+def render(source: Source, *, title: str | None = None, gallery: int = 1000, **_: Any) -> str:
     """The HTML of a comparison's report. Without its summary (a run not finished, findings alone), the images."""
     file = source.folder / SUMMARY if source.folder is not None else None
     summary = read_comparison(file) if file is not None and file.exists() else None

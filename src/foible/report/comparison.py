@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from foible.errors import UserError
+from foible.recipes.compare_summary import read_summary
 
 
 @dataclass(frozen=True)
@@ -100,13 +99,8 @@ class Comparison:
 
 
 def read_comparison(file: Path) -> Comparison:
-    """The summary of a comparison; a damaged one is named."""
-    try:
-        return _comparison(json.loads(file.read_text("utf-8")))
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise UserError(
-            f"{file} cannot be read ({type(error).__name__}: {error}): delete it and run the same comparison again"
-        ) from error
+    """The same, for a report."""
+    return _comparison(read_summary(file))
 
 
 def _comparison(of: Mapping[str, Any]) -> Comparison:

@@ -22,7 +22,7 @@ BINS = 32
 WIDE, HIGH = 640, 120  # of the histogram
 
 
-def render(source: Source, *, title: str | None = None, gallery: int = 1000) -> str:
+def render(source: Source, *, title: str | None = None, gallery: int = 1000, **_: Any) -> str:
     """The HTML of a distortion's report."""
     about, made, from_where = About(), set[str](), Counter[str]()
     outcomes: list[tuple[Place, str]] = []

@@ -9,6 +9,8 @@ from importlib import resources
 from jinja2 import Environment, FunctionLoader, StrictUndefined, Template
 from markupsafe import Markup
 
+from foible.errors import UserError
+from foible.records import TEXT, check, parse_json
 from foible.report import words
 
 LIMIT = 8_000_000  # bytes of a report
@@ -46,9 +48,10 @@ def versions(texts: Iterable[str]) -> list[str]:
 
 def _version(text: str) -> str:
     try:
-        return ", ".join(f"{key} {value}" for key, value in json.loads(text).items())
-    except (ValueError, AttributeError):
+        made = check(parse_json(text, "versions"), {str: TEXT}, "versions")
+    except UserError:
         return text
+    return ", ".join(f"{key} {value}" for key, value in made.items())
 
 
 def settings_json(configs: object) -> str:

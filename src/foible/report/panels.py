@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from foible.errors import UserError
 from foible.images import decode_png, encode_png
 from foible.report import words
 from foible.report.atlas import Place
@@ -51,7 +52,7 @@ def difference(origin: bytes | None, image: bytes | None) -> bytes | None:
         return None
     try:
         old, new = (decode_png(png).to(torch.int16) for png in (origin, image))
-    except (OSError, SyntaxError, ValueError):
+    except UserError:  # no picture, or one that is damaged
         return None
     if old.shape != new.shape:
         return None

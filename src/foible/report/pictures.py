@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import io
-import struct
 from base64 import b64encode
 from dataclasses import dataclass
 
 from PIL import Image
 
+from foible.images import MOST_PIXELS, png_size
+
 EXACT = 4_000  # bytes: a PNG up to this size is shown as it is
+PLAIN = 1 << 20  # pixels: one that unpacks to more is shown as a copy, however few bytes it has
 SIDE = 160  # pixels: larger images are shown at most this wide and high, unless asked otherwise
 SMALL = 64  # pixels
-_SIGNATURE = b"\x89PNG\r\n\x1a\n"
-_PIXELS = 50_000_000  # more than any image of a finding, less than a decompression bomb
 
 
 @dataclass(frozen=True)
@@ -36,17 +36,15 @@ def _url(kind: str, data: bytes) -> str:
 
 def size(png: bytes) -> tuple[int, int] | None:
     """Width and height as a PNG's header says them; None for what is no PNG, or is too large to be true."""
-    if len(png) < 24 or not png.startswith(_SIGNATURE):
-        return None
-    width, height = struct.unpack(">II", png[16:24])
-    return (width, height) if 0 < width * height <= _PIXELS else None
+    shape = png_size(png)
+    return shape if shape is not None and 0 < shape[0] * shape[1] <= MOST_PIXELS else None
 
 
 def picture(png: bytes | None, side: int = SIDE) -> Picture | None:
     """An image for the page, at most `side` wide and high where it is a copy; None where the bytes are no image."""
     if png is None or (shape := size(png)) is None:
         return None
-    if len(png) <= EXACT:
+    if len(png) <= EXACT and shape[0] * shape[1] <= PLAIN:
         return Picture(_url("png", png), *shape)
     try:
         with Image.open(io.BytesIO(png), formats=("PNG",)) as image:
@@ -54,7 +52,7 @@ def picture(png: bytes | None, side: int = SIDE) -> Picture | None:
             pixels = image if image.mode in ("L", "RGB") else image.convert("RGB")
             out = io.BytesIO()
             pixels.save(out, "JPEG", quality=85, subsampling=0)
-    except (OSError, SyntaxError, ValueError):
+    except Exception:  # the bytes may be anything
         return None
     return Picture(_url("jpeg", out.getvalue()), *pixels.size, copied=True, shrunk=pixels.size != shape)
 
@@ -76,6 +74,6 @@ def frames(film: bytes | None, count: int, image: bytes | None = None) -> list[P
                 out = io.BytesIO()
                 strip.crop((frame * width, 0, (frame + 1) * width, height)).save(out, "PNG", optimize=True)
                 pictures.append(Picture(_url("png", out.getvalue()), width, height, shrunk=shrunk))
-    except (OSError, SyntaxError, ValueError):
+    except Exception:  # the bytes may be anything
         return None
     return pictures

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from typing import Any
 
+from foible.errors import UserError
+from foible.recipes.pool_summary import read_summary
 from foible.report import choose, figures, words
 from foible.report.atlas import Best, Place, anchor
 from foible.report.cards import CARD, Mistake, mistake
@@ -13,7 +14,6 @@ from foible.report.page import fitted, settings_json, template, versions
 from foible.report.source import Source
 from foible.report.tally import Tally, tally
 
-SUMMARY = "pool.json"  # what a finished ranking came to
 _CARD = (*CARD, "outcome", "origin_index")
 
 
@@ -36,7 +36,7 @@ class Ranked:
         return anchor(self.place)
 
 
-def render(source: Source, *, title: str | None = None, gallery: int = 1000) -> str:
+def render(source: Source, *, title: str | None = None, gallery: int = 1000, **_: Any) -> str:
     """The HTML of a ranked pool."""
     result = tally(source)
     about, axis = result.about, figures.confusion_axis(result)
@@ -105,12 +105,10 @@ def _gallery(cards: list[Ranked], names: list[str], result: Tally) -> dict[str, 
 
 
 def _summary(source: Source) -> dict[str, Any]:
-    """pool.json of the run, as far as it can be read; empty for a run that is not finished."""
+    """pool.json of the run; empty where it is damaged, or for a run that is not finished."""
     try:
-        summary = json.loads((source.folder / SUMMARY).read_text("utf-8"))  # type: ignore[operator]
-        rows = [row for row in summary["suspects"] if isinstance(row["dissent"], int) and isinstance(row["found"], int)]
-        return {**summary, "suspects": rows} if isinstance(summary["images"], int) and summary["images"] else {}
-    except (OSError, ValueError, TypeError, KeyError):
+        return {} if source.folder is None else read_summary(source.folder)
+    except UserError:
         return {}
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,6 +12,9 @@ import pyarrow.parquet as pq
 
 from foible.errors import UserError
 from foible.findings import SCHEMA_VERSION, Findings, read_shard, shard_files
+from foible.records import COUNT, SETTINGS, check, read_classes, read_configs, read_json
+from foible.runs.recipe import Recipe, recipe_called, recipe_of
+from foible.runs.record import CONFIG, check_hash
 
 SUMMARY = "compare.json"  # what a comparison came to
 UNREADABLE = "unreadable.txt"  # the files that a run could not read, one a line
@@ -36,17 +38,15 @@ class Source:
             parts: list[Path] = []  # a comparison that had nothing to keep
         else:
             parts = shard_files(run)
-        return cls(path.resolve().name, tuple(parts), _config(path / "config.json"), path if path.is_dir() else None)
+        return cls(path.resolve().name, tuple(parts), _config(path), path if path.is_dir() else None)
 
     @property
-    def recipe(self) -> str:
-        """What the run did: "hunt", "compare"; "" where nothing says it, or several things."""
-        if self.folder is not None and (self.folder / SUMMARY).exists():
-            return "compare"
+    def recipe(self) -> Recipe:
+        """What made the rows; a hunt, where nothing says it, several did, or a recipe that we do not know."""
         settings = self.config.get("settings")
-        configs = [settings] if isinstance(settings, dict) else list(_configs(self.parts[0]).values())
-        recipes = {str(config.get("recipe") or "") for config in configs}
-        return recipes.pop() if len(recipes) == 1 else ""
+        made = [settings] if isinstance(settings, dict) else [*_configs(self.parts[0]).values()] if self.parts else []
+        recipes = {str(one.get("recipe")): recipe_of(one) for one in made}
+        return (recipes.popitem()[1] if len(recipes) == 1 else None) or recipe_called("hunt")
 
     @property
     def units(self) -> int | None:
@@ -90,20 +90,23 @@ class Source:
             yield self.read(part, columns)
 
 
-def _config(file: Path) -> dict[str, Any]:
+def _config(folder: Path) -> dict[str, Any]:
+    """config.json, of which a report takes what it can read; only settings that were changed are refused."""
     try:
-        config = json.loads(file.read_text("utf-8"))
-    except (OSError, ValueError):
+        config = check(read_json(folder / CONFIG, ""), {"settings?": SETTINGS, "units?": COUNT}, CONFIG)
+    except (OSError, UserError):
         return {}  # findings without their run: nothing to say about it
-    return config if isinstance(config, dict) else {}
+    if "hash" in config and "settings" in config:
+        check_hash(config, folder)
+    return dict(config)
 
 
 def _configs(part: Path | pa.Table) -> dict[str, dict[str, Any]]:
     """The settings that a part carries; none from a damaged one, which is named when its rows are read."""
     try:
         schema = part.schema if isinstance(part, pa.Table) else pq.read_schema(part)
-        return dict(json.loads((schema.metadata or {}).get(b"foible.configs", b"{}")))
-    except (pa.ArrowException, OSError, ValueError):
+        return read_configs(schema.metadata, "findings")
+    except (pa.ArrowException, OSError, UserError):
         return {}
 
 
@@ -117,7 +120,7 @@ class About:
 
     def add(self, table: pa.Table) -> None:
         metadata = table.schema.metadata or {}
-        classes = tuple(json.loads(metadata.get(b"foible.classes", b"[]")))
+        classes = read_classes(metadata, "findings")
         if self.configs is None:
             self.classes, self.configs = classes, {}
             self.schema_version = int(metadata.get(b"foible.schema_version", SCHEMA_VERSION))
@@ -126,7 +129,7 @@ class About:
                 f"the shards speak of different tasks (classes {self.classes} and {classes}): "
                 "report on one run at a time"
             )
-        self.configs.update(json.loads(metadata.get(b"foible.configs", b"{}")))
+        self.configs.update(read_configs(metadata, "findings"))
 
     def class_name(self, index: int | None) -> str:
         """The name of a class; one that the list does not have is called by its number."""

@@ -1,4 +1,4 @@
-"""Write the report of a run: the page of a hunt, a comparison, a ranked pool, or a distortion."""
+"""Write the report of a run: the page of the recipe that made it."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from pathlib import Path
 from foible.disk import write_with_folder
 from foible.errors import UserError
 from foible.findings import Findings
-from foible.report import compare, distort, hunt, pool
 from foible.report.source import Source
+from foible.runs.recipe import load
 
 
 def write_report(
@@ -32,14 +32,7 @@ def write_report(
     """
     source = Source.open(run)
     target = _target(run, out)
-    if source.recipe == "compare":
-        page = compare.render(source, title=title, gallery=gallery)
-    elif source.recipe == "pool":
-        page = pool.render(source, title=title, gallery=gallery)
-    elif source.recipe == "distort":
-        page = distort.render(source, title=title, gallery=gallery)
-    else:
-        page = hunt.render(source, title=title, gallery=gallery, sessions=sessions)
+    page: str = load(source.recipe.page)(source, title=title, gallery=gallery, sessions=sessions)
     write_with_folder(target, page.encode("utf-8", "replace"))  # a name may hold half a surrogate pair
     return target
 
