@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import io
+import threading
+import zlib
 
 import numpy as np
 import pytest
@@ -9,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from foible.images import decode_png, encode_png, settle, to_bytes, to_floats
+import foible.images
+from foible.images import decode_png, encode_png, encode_pngs, settle, to_bytes, to_floats
 
 
 @given(st.integers(1, 40), st.integers(1, 40), st.sampled_from([1, 3]), st.integers(0, 2**31))
@@ -41,3 +44,48 @@ def test_settle_lets_gradients_through() -> None:
     (settle(images) * 3).sum().backward()
     assert images.grad is not None
     assert torch.equal(images.grad, torch.full_like(images, 3.0))
+
+
+def drawn(count: int, size: int = 28) -> np.ndarray:
+    """Images with runs and with noise, none like another."""
+    images = np.random.default_rng(count).integers(0, 256, (count, 1, size, size), dtype=np.uint8)
+    images[:, :, : size // 2] = np.arange(count, dtype=np.uint32).astype(np.uint8)[:, None, None, None]
+    return images
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 600])
+def test_many_pngs_are_those_of_each_image_in_its_place(count: int) -> None:
+    images = drawn(count)
+    assert encode_pngs(images) == [encode_png(image) for image in images]
+
+
+@pytest.mark.parametrize(("images", "shared"), [(drawn(600), True), (drawn(20), False), (drawn(3, size=500), True)])
+def test_pngs_are_shared_out_where_there_are_many_or_large_ones(
+    monkeypatch: pytest.MonkeyPatch, images: np.ndarray, shared: bool
+) -> None:
+    """And never in a worker process, which has one core; the bytes are the same."""
+    seen = set()
+    deflate = foible.images._deflate
+
+    def noted(data: np.ndarray) -> bytes:
+        seen.add(threading.current_thread())
+        return deflate(data)
+
+    monkeypatch.setattr("foible.images._deflate", noted)
+    monkeypatch.setattr("os.cpu_count", lambda: 4)
+    here = {threading.current_thread()}
+    made = encode_pngs(images)
+    assert seen.isdisjoint(here) if shared else seen == here
+    seen.clear()
+    monkeypatch.setattr("foible.images.parent_process", lambda: object())
+    assert encode_pngs(images) == made
+    assert seen == here
+
+
+def test_pngs_are_the_bytes_of_zlibs_runs() -> None:
+    """What runs of earlier versions hold: to be replayed to the byte."""
+    image = drawn(1, size=9)[0]
+    rows = np.pad(image[0], ((0, 0), (1, 0)))
+    packer = zlib.compressobj(3, strategy=zlib.Z_RLE)
+    data = packer.compress(rows.tobytes()) + packer.flush()
+    assert len(data).to_bytes(4, "big") + b"IDAT" + data in encode_png(image)

@@ -1,12 +1,13 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
 import torch
 
-from foible.data import Dataset
+from foible.data import Dataset, Photographs, open_data
 from foible.findings import SCHEMA
 from foible.row_sections import (
     agreed,
@@ -52,24 +53,35 @@ def test_a_column_that_there_is_not_is_refused() -> None:
 )
 def test_a_column_takes_one_value_for_all_rows_or_one_each(values: object, expected: list[int | None]) -> None:
     made = as_column("said", values, 2)
-    assert made.type == pa.int32() and made.to_pylist() == expected
+    assert made.type == pa.int32()
+    assert made.to_pylist() == expected
 
 
 def test_ids_name_the_suspect_of_each_row_and_which_of_several_it_is() -> None:
     rows = identity([["A", "B"], ["B", "A"]], [7, 12], config="x", device=CPU)
-    assert rows["id"] == ["A-000007", "B-000012"] and rows["suspect"] == ["A", "B"]
+    assert rows["id"] == ["A-000007", "B-000012"]
+    assert rows["suspect"] == ["A", "B"]
     assert json.loads(rows["versions"])["device"] == "cpu"
     rows = identity([["A", "B"]] * 2, [7, 7], config="x", device=CPU, which=["cat", "dog"])
     assert rows["id"] == ["A-000007-cat", "A-000007-dog"]
 
 
-@pytest.mark.parametrize("files", [None, ("x.png", "y.png", "z.png")])
-def test_the_origin_is_where_the_data_has_it(files: tuple[str, ...] | None) -> None:
+def _origins(data: Dataset | Photographs, index: list[int]) -> list[list[object]]:
+    table = as_table(
+        origin(data, index, as_pngs(torch.zeros(len(index), 1, 2, 2, dtype=torch.uint8))), count=len(index)
+    )
+    return [table.column(f"origin_{part}").to_pylist() for part in ("data", "split", "index", "file")]
+
+
+def test_the_origin_is_where_the_data_has_it(tmp_path: Path) -> None:
     images = torch.zeros(3, 1, 2, 2, dtype=torch.uint8)
-    data = Dataset(images, torch.zeros(3, dtype=torch.int64), ("a", "b"), name="made", split="test", files=files)
-    table = as_table(origin(data, [2, 0], as_pngs(images[:2])), count=2)
-    read = [table.column(f"origin_{part}").to_pylist() for part in ("data", "split", "index", "file")]
-    assert read == [["made"] * 2, ["test"] * 2, [2, 0], [None, None] if files is None else ["z.png", "x.png"]]
+    made = Dataset("made", "test", images, torch.zeros(3, dtype=torch.int64), ("a", "b"))
+    assert _origins(made, [2, 0]) == [["made"] * 2, ["test"] * 2, [2, 0], [None, None]]
+    for name in ("x", "y", "z"):
+        (tmp_path / f"{name}.png").write_bytes(as_pngs(images)[0].as_py())
+    spec = f"folder:{tmp_path}"
+    read = open_data(spec, "test", labelled=False, quiet=True)
+    assert _origins(read, [2, 0]) == [[spec] * 2, ["test"] * 2, [2, 0], ["z.png", "x.png"]]
 
 
 def test_the_consensus_is_what_the_peers_have_in_common() -> None:
@@ -114,4 +126,5 @@ def test_rows_without_tags_have_an_empty_list_of_them() -> None:
     pngs = as_pngs(torch.zeros(2, 1, 2, 2, dtype=torch.uint8))
     table = as_table(ended(["found", "exhausted"], pngs, score=torch.tensor([1.0, -1.0])), count=2)
     assert table.column("tags").to_pylist() == [[], []]
-    assert table.column("score").to_pylist() == [1, -1] and table.column("realism").null_count == 2
+    assert table.column("score").to_pylist() == [1, -1]
+    assert table.column("realism").null_count == 2

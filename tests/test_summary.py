@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import random
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from foible.findings import SCHEMA, Findings, with_metadata
-from foible.summary import summarise, wilson
+from foible.atlas import cell_of
+from foible.findings import OUTCOMES, SCHEMA, Findings, with_metadata
+from foible.summary import cells_of, distinct, row_by_row, summarise, wilson
 
 
 def findings(*rows: dict[str, Any]) -> Findings:
@@ -74,3 +77,74 @@ def test_rows_without_a_lane_are_trials_each() -> None:
 def test_another_config_is_another_trial(same: bool) -> None:
     row = summarise(findings({"lane": 0}, {"lane": 0, "config": "c" if same else "d"}))[0]
     assert row["trials"] == (1 if same else 2)
+
+
+def odd_rows(count: int) -> Findings:
+    """Rows of every sort, with nulls wherever there may be any."""
+    draw = random.Random(7)
+    some = []
+    for lane in range(count):
+        steps = draw.choice([None, 0, 1, 1, 1, 2, 3])
+        least = (
+            None if steps is None else [[draw.random() for _ in range(draw.choice([0, 2, 3]))] for _ in range(steps)]
+        )
+        some.append(
+            {
+                "config": draw.choice("cde"), "suspect": draw.choice("AB"), "lane": draw.choice([lane // 3, None]),
+                "networks": draw.choice([["A", "B"], ["B", "A", "C"]]), "outcome": draw.choice(OUTCOMES),
+                "label_from": draw.choice([None, "label", "consensus"]), "truth": draw.choice([None, 0, 2]),
+                "consensus": draw.choice([None, 1]), "said": draw.choice([None, 0, 1, 2]),
+                "moves": draw.choice([0, 3, 4, 16, 90]), "candidates": draw.randrange(99), "least_path": least,
+                "forwards": draw.randrange(10**6), "backwards": draw.choice([None, 7]),
+                "size": draw.choice([None, 0.5, 1.0, 2.0, 3.9, 7.0]),
+                "kinds": draw.choice([None, [], ["x"], ["y", "x"]]),
+            }
+        )  # fmt: skip
+    table = pa.Table.from_pylist(some, schema=SCHEMA)
+    return Findings(with_metadata(table, ["0", "1", "2"], {"c": {}, "d": {"search": "map-elites?x=1"}, "e": {}}))
+
+
+@pytest.mark.parametrize("own", [False, True])
+def test_cells_of_many_rows_are_those_of_each(own: bool) -> None:
+    found = odd_rows(2000).filter(outcome="found")
+    cells, which = cells_of(found.table, own)
+    assert [cells[number] for number in which] == [cell_of(row, own) for row in found]
+    assert cells == list(dict.fromkeys(cell_of(row, own) for row in found))
+
+
+def test_the_counts_are_those_of_a_count_by_hand() -> None:
+    some = odd_rows(2000)
+    rows = [row for row in some if row["suspect"] == "B"]
+    finds = [row for row in rows if row["outcome"] == "found"]
+    (told,) = [row for row in summarise(some) if row["suspect"] == "B"]
+    trials = [(row["config"], row["lane"] if row["lane"] is not None else row) for row in rows]
+    solved = [(row["config"], row["lane"] if row["lane"] is not None else row) for row in finds]
+    assert told["trials"] == len({repr(trial) for trial in trials})
+    assert told["solved"] == len({repr(trial) for trial in solved})
+    assert told["found"] == len(finds)
+    assert told["found"] + told["exhausted"] + told["invalid"] == len(rows)
+    assert told["moves"] == sum(row["moves"] for row in finds) / len(finds)
+    assert told["backwards_spent"] == sum(row["backwards"] or 0 for row in finds) / len(finds)
+    counted = sum(row["candidates"] * len(row["networks"]) for row in finds)
+    assert told["inferences_as_the_paper_counts"] == counted / len(finds)
+    assert told["all_inferences"] == sum(row["forwards"] for row in rows)
+    assert told["cells"] == len({cell_of(row, own=row["config"] == "d") for row in finds})
+
+
+def test_costs_row_by_row() -> None:
+    each = row_by_row(findings(*ATLAS, {"suspect": "B", "moves": 9, "outcome": "exhausted"}))
+    assert list(each) == ["A", "B"]
+    assert each["A"]["found"].tolist() == [1, 1, 1, 1, 0, 0, 1]
+    assert each["A"]["counted"].tolist() == [20] * 7
+    assert (each["B"]["moves"].tolist(), each["B"]["found"].tolist()) == ([9], [0])
+
+
+def test_distinct_rows_in_the_order_of_their_first() -> None:
+    first, number = distinct(np.array([5, 1, 5, 1, 5]), np.array([0, 0, 0, 2, 1]))
+    assert first.tolist() == [0, 1, 3, 4]
+    assert number.tolist() == [0, 1, 0, 2, 3]
+    assert [part.tolist() for part in distinct(np.array([], np.int64))] == [[], []]
+
+
+def test_nothing_to_count() -> None:
+    assert summarise(findings().filter(suspect="nobody")) == []

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from foible.recipes.pool import rank
     from foible.recipes.train import train
     from foible.report import write_report
+    from foible.runs.job import run
+    from foible.runs.recipe import Recipe
     from foible.search.closest import closest
     from foible.search.gradient import gradient
     from foible.search.hill_climb import hill_climb
@@ -48,6 +50,7 @@ _HOMES = {
     "Interrupted": "foible.errors",
     "Photometric": "foible.spaces.photometric",
     "Preprocess": "foible.networks.preprocess",
+    "Recipe": "foible.runs.recipe",
     "Swaps": "foible.spaces.swaps",
     "UserError": "foible.errors",
     "View": "foible.views",
@@ -60,6 +63,7 @@ _HOMES = {
     "lbfgs": "foible.search.lbfgs",
     "load": "foible.data",
     "rank": "foible.recipes.pool",
+    "run": "foible.runs.job",
     "settle": "foible.images",
     "train": "foible.recipes.train",
     "write_report": "foible.report",
@@ -78,6 +82,7 @@ __all__ = [
     "Interrupted",
     "Photometric",
     "Preprocess",
+    "Recipe",
     "Swaps",
     "UserError",
     "View",
@@ -90,6 +95,7 @@ __all__ = [
     "lbfgs",
     "load",
     "rank",
+    "run",
     "settle",
     "train",
     "write_report",

@@ -74,7 +74,7 @@ SCHEMA = pa.schema(  # where a column means something else in another recipe, a 
         pa.field("forwards", pa.int64()),  # inferences spent, over all networks
         pa.field("backwards", pa.int64()),
         pa.field("path", pa.list_(pa.struct([("step", pa.int32()), ("draws", pa.list_(pa.float32()))]))),
-        # trace: distort: (2, networks), before and after; compare, rank: (1, networks), before, or empty without a class
+        # trace: distort: (2, networks), before and after; compare, rank: (1, networks), before; empty without a class
         pa.field("trace", _probabilities),  # (1 + moves, networks): probability of the aimed-at class on the way
         # point: distort: the image, or a layer's output, before rounding to 8 bits, null where it is large; else empty
         pa.field("point", pa.list_(pa.float32())),  # where the trial ended in its space, apart from the image

@@ -23,6 +23,7 @@ MOST_JUDGED = 1 << 22  # of one image that networks are to judge: 2048×2048, pa
 SIGNATURE = b"\x89PNG\r\n\x1a\n"
 END = b"\0\0\0\0IEND\xaeB`\x82"
 PART = 200_000  # bytes of pixels that a thread encodes at a time: one photograph, or some hundred drawn digits
+FEEDS = 500  # bytes of an image for each further thread: with fewer they only wait for the interpreter's lock
 
 
 def settle(images: Tensor) -> Tensor:
@@ -66,14 +67,15 @@ def encode_pngs(images: np.ndarray) -> list[bytes]:
     parts = [images[begin : begin + each] for begin in range(0, len(images), each)]
     if len(parts) < 2 or parent_process() is not None:
         return [png for part in parts for png in encode(part)]
-    with ThreadPoolExecutor(min(len(parts), os.cpu_count() or 1)) as pool:  # zlib lets go of the interpreter's lock
+    threads = min(len(parts), os.cpu_count() or 1, 1 + parts[0][0].size // FEEDS)
+    with ThreadPoolExecutor(threads) as pool:  # zlib lets go of the interpreter's lock
         return [png for done in pool.map(encode, parts) for png in done]
 
 
 def _deflate(data: np.ndarray) -> bytes:
     """Runs only: for drawn images as small as the general way and a third faster, for photographs nearly so."""
     packer = zlib.compressobj(3, strategy=zlib.Z_RLE)
-    return packer.compress(data) + packer.flush()
+    return packer.compress(data.data) + packer.flush()
 
 
 def encode_png(image: Tensor | np.ndarray) -> bytes:

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import pyarrow as pa
@@ -27,6 +28,13 @@ COUNTED = (
     "suspect", "config", "lane", "networks", "outcome", "label_from", "moves", "candidates", "forwards", "backwards",
 )  # fmt: skip
 _SUMMED = ("moves", "forwards", "backwards", "counted")
+
+
+@runtime_checkable
+class Opened(Protocol):
+    """A run whose shards are known and checked, such as a report's."""
+
+    def tables(self, columns: Sequence[str]) -> Iterator[pa.Table]: ...
 
 
 @dataclass
@@ -112,7 +120,7 @@ def wilson(successes: int, trials: int, z: float = 1.959964) -> tuple[float, flo
     return middle - half if successes else 0.0, middle + half if successes < trials else 1.0
 
 
-def summarise(run: str | Path | Findings) -> list[dict[str, Any]]:
+def summarise(run: str | PathLike[str] | Findings | Opened) -> list[dict[str, Any]]:
     """A row for each suspect, in the order in which they first appear."""
     tallies: dict[str, Tally] = {}
     for table in tables(run, (*COUNTED, *(name for name in CELL if name not in COUNTED))):
@@ -121,13 +129,14 @@ def summarise(run: str | Path | Findings) -> list[dict[str, Any]]:
     return [one.as_row() for one in tallies.values()]
 
 
-def tables(run: str | Path | Findings, columns: Iterable[str]) -> Iterator[pa.Table]:
+def tables(run: str | PathLike[str] | Findings | Opened, columns: Sequence[str]) -> Iterator[pa.Table]:
     """These columns of a run folder, of a Parquet file, or of findings in memory: one shard after another."""
-    wanted = list(columns)
     if isinstance(run, Findings):
-        yield run.table.select(wanted)
+        yield run.table.select(list(columns))
+    elif isinstance(run, Opened):
+        yield from run.tables(columns)
     else:
-        yield from (read_shard(file, wanted) for file in shard_files(run))
+        yield from (read_shard(file, columns) for file in shard_files(Path(run)))
 
 
 def tally(table: pa.Table, cells: bool = True) -> Iterator[tuple[Tally, str]]:
@@ -173,6 +182,20 @@ def each_row(table: pa.Table) -> dict[str, Ints]:
     """What each row cost: moves, forwards, backwards, and `counted`, candidates times networks, as the paper counts."""
     costs = {name: numbers(table.column(name)).clip(0) for name in ("moves", "forwards", "backwards", "candidates")}
     return costs | {"counted": costs["candidates"] * lengths(table.column("networks"))}
+
+
+def row_by_row(run: str | PathLike[str] | Findings) -> dict[str, dict[str, Ints]]:
+    """Suspect by suspect, in the order in which they first appear: what `each_row` says, and `found`, 1 for a find."""
+    parts: dict[str, dict[str, list[Ints]]] = {}
+    for table in tables(run, COUNTED):
+        names, which = codes(table.column("suspect"))
+        found = pc.equal(table.column("outcome"), "found").to_numpy().astype(np.int64)
+        costs = each_row(table) | {"found": found}
+        for number, name in enumerate(names):
+            here = parts.setdefault(name, {column: [] for column in costs})
+            for column, values in costs.items():
+                here[column].append(values[which == number])
+    return {name: {key: np.concatenate(some) for key, some in one.items()} for name, one in parts.items()}
 
 
 def cells_of(table: pa.Table, own: bool) -> tuple[list[Cell], Ints]:

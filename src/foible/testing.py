@@ -1,4 +1,4 @@
-"""The conformance kit: does your own space, objective or search keep the promises that the rest relies on?
+"""The conformance kit: does your own space, objective, search or recipe keep the promises that the rest relies on?
 
     from foible.testing import check_space
     check_space(MySpace())
@@ -10,14 +10,18 @@ known exactly, and `Counting` a network that counts the images it was shown.
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from foible.basket import Basket, Budget
+from foible.findings import Findings
 from foible.images import settle
 from foible.objectives import Dissent, Objective, asks_all, slack_of
+from foible.runs.recipe import Recipe
 from foible.search.found import EXHAUSTED, FOUND, INVALID, Found, Trials
 from foible.spaces import at, is_box
 
@@ -304,3 +308,63 @@ def _check_costs(search: Callable[..., Found], space: Any, objective: Objective,
 class _Broken(nn.Module):
     def forward(self, images: Tensor) -> Tensor:
         return (images.flatten(1)[:, :1] * torch.nan).expand(-1, CLASSES)
+
+
+def write_linear_task(folder: Path) -> tuple[str, str]:
+    """The linear basket and the images of `linear_trials` on disk: what opens the basket, and what opens the data."""
+    import numpy as np
+
+    from foible.networks.files import Entry, save_basket
+    from foible.networks.preprocess import Preprocess
+    from foible.networks.zoo import build
+
+    classes = tuple(str(i) for i in range(CLASSES))
+    entries = []
+    for number, name in enumerate("ABC"):
+        module, layer = build("softmax", SHAPE, CLASSES), linear_network(number)[1]  # type: ignore[index]
+        module.load_state_dict({f"output.{key}": value for key, value in layer.state_dict().items()})
+        entries.append(Entry(name, module, Preprocess(), classes, SHAPE, "softmax"))
+    save_basket(folder / "basket", entries)
+    trials = linear_trials(linear_basket(), 60)
+    images, labels = trials.seeds.numpy(), trials.aims.numpy()
+    np.savez(folder / "data.npz", images=images, labels=labels, classes=np.array(classes))
+    return str(folder / "basket"), f"npz:{folder / 'data.npz'}"
+
+
+def check_recipe(recipe: str | Recipe, *, basket: str = "", data: str = "", **options: Any) -> None:
+    """A recipe: its units are pure, a run of it resumes and replays, and whatever takes findings takes its own.
+
+    recipe: a name, FILE.py:NAME (then worker processes are tried too), or a `Recipe`. basket, data: what it needs,
+    where the linear networks A, B and C and 60 images that they get right will not do. options: of its config, for a
+    run of several units that takes a moment.
+    """
+    from foible.recipes.cite import cite
+    from foible.recipes.export import export
+    from foible.recipes.replay import replay
+    from foible.report import write_report
+    from foible.runs.job import run
+
+    with TemporaryDirectory() as scratch:
+        here = Path(scratch)
+        linear = write_linear_task(here)
+        networks, images = basket or linear[0], data or linear[1]
+
+        def shards(out: str, workers: int = 1) -> dict[str, bytes]:
+            run(recipe, networks, images, out=here / out, workers=workers, quiet=True, **options)
+            return {file.name: file.read_bytes() for file in sorted((here / out / "shards").iterdir())}
+
+        whole = shards("whole")
+        _require(shards("again") == whole, "units must be pure: the same settings gave other bytes")
+        for name in list(whole)[::2]:
+            (here / "again" / "shards" / name).unlink()
+        _require(shards("again") == whole, "a run must resume: missing units came out otherwise than the first time")
+        if isinstance(recipe, str):
+            _require(shards("apart", workers=2) == whole, "worker processes must give the same bytes")
+        findings = Findings.open(here / "whole")
+        _require(len(findings) > 0, "it must have rows")
+        if isinstance(recipe, str):
+            differ = [one.id for one in replay(here / "whole", trust=True) if not one.holds]
+            _require(not differ, f"every row must replay: {', '.join(differ[:5])} did not")
+        write_report(here / "whole")
+        export(here / "whole", "csv", here / "table.csv", everything=True)
+        cite(here / "whole")

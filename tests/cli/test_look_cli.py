@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from small_tasks import SPACE, linear_task
 import foible
 from foible import cli
 from foible.basket import Basket
-from foible.findings import Findings
+from foible.findings import SCHEMA, Findings, read_shard
 
 INFINITE = """
 from pathlib import Path
@@ -215,6 +216,49 @@ def test_show_lists_and_counts(run: Path, capsys: pytest.CaptureFixture[str], mo
     assert _json(capsys, "show", run, "--limit", 0)["findings"] == []
     assert len(_json(capsys, "show", run, "--limit", 10**6)["findings"]) == len(found)
     assert "--limit" in _wrong(capsys, "show", run, "--limit", -1)
+
+
+def test_show_reads_what_it_shows(
+    run: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No images; of the findings to list no shard after the last of them; of one finding only the shard it is in."""
+    read: list[tuple[str, set[str]]] = []
+
+    def watched(file: Path, columns: Sequence[str] | None = None) -> pa.Table:
+        read.append((file.name, set(SCHEMA.names if columns is None else columns)))
+        return read_shard(file, columns)
+
+    for module in ("foible.findings", "foible.report.source", "foible.summary"):
+        monkeypatch.setattr(f"{module}.read_shard", watched)
+    shards = sorted(file.name for file in (run / "shards").iterdir())
+    assert len(shards) > 2
+    _ok(capsys, "show", run, "--limit", 2)
+    assert not any({"image", "origin", "film", "least_image"} & columns for _, columns in read)
+    assert [name for name, columns in read if "tags" in columns] == shards[:1]
+    assert len(read) == 2 * len(shards) + 1  # to check them, to count them, and to list
+    read.clear()
+    last = Findings.open(run)[-1]["id"]
+    read.clear()
+    _ok(capsys, "show", run, last)
+    assert [name for name, columns in read if "image" in columns] == shards[-1:]
+
+
+@pytest.mark.parametrize("verb", ["compare", "rank"])
+def test_show_counts_what_is_there_of_an_unfinished_run(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], verb: str
+) -> None:
+    """Its summary comes with its end."""
+    task, whole = linear_task(tmp_path), tmp_path / "run"
+    pixels = np.random.default_rng(0).integers(0, 256, (40, 1, 12, 12), np.uint8)
+    np.savez(tmp_path / "noise.npz", images=pixels, labels=np.arange(40) % 3, classes=np.array(["0", "1", "2"]))
+    data = ["--data", f"npz:{tmp_path / 'noise.npz'}", "--split", "train"]
+    answer = _json(capsys, verb, "--basket", task.basket, *data, "--out", whole)
+    assert answer["images"] == _json(capsys, "show", whole)["images"] == 40
+    (whole / {"compare": "compare.json", "rank": "pool.json"}[verb]).unlink()
+    shown = _json(capsys, "show", whole)
+    assert sum(row["found"] for row in shown["suspects"]) == len(Findings.open(whole).filter(outcome="found")) > 0
+    alone = _json(capsys, "show", sorted((whole / "shards").iterdir())[0])
+    assert sum(row["found"] for row in alone["suspects"]) > 0
 
 
 def test_show_one(run: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

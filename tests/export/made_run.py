@@ -41,8 +41,27 @@ def row(number: int, truth: int | None, said: int | None, consensus: int | None,
 
 ROWS = [
     *(row(number, number % 5, (number + 1) % 5, number % 5) for number in range(8)),
-    row(8, 2, 1, 2, tags=["fixed", "dissent"], suspect="test", id="test-000008", change=[("rotation °", -7.5)]),
-    row(9, None, 3, 0, tags=None, origin=None, origin_file=None),  # unlabelled: the peers' answer
+    row(
+        8,
+        2,
+        1,
+        2,
+        tags=["fixed", "dissent"],
+        suspect="test",
+        id="test-000008",
+        change=[("rotation °", -7.5)],
+        least_change=[("rotation °", -2.5)],
+        kinds=["rotation", "shift"],
+        size=1.5,
+        realism=-0.25,
+        score=0.125,
+        target=3,
+        distance=0.75,
+        distance_exact=0.5,
+        label_from="label",
+        least_forwards=9,
+    ),
+    row(9, None, 3, 0, tags=None, origin=None, origin_file=None, score=float("-inf")),  # unlabelled: the peers' answer
     row(10, None, 3, None, tags=[], origin_file=None),  # unlabelled, and the peers differ
     row(11, 1, None, 1, outcome="invalid", after=[[float("nan")] * 5] * 3),
     row(12, 4, 0, 0, outcome="doubtful", tags=["label-error"]),

@@ -6,19 +6,24 @@ import csv
 import json
 import tracemalloc
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from made_run import CLASSES, FOUND, ROWS, row, table_of
+from small_tasks import SPACE
 
 import foible
 from foible import cli
+from foible.data import Dataset
 from foible.errors import UserError
 from foible.findings import Findings
 from foible.images import encode_png
 from foible.recipes.export import FORMATS, export
+from foible.recipes.pool import rank
+from foible.testing import linear_basket, linear_trials
 
 
 def _csv(file: Path) -> list[dict[str, str]]:
@@ -59,6 +64,63 @@ def test_csv_quotes_text_and_leaves_numbers(made: Path, tmp_path: Path) -> None:
     assert lines[0]["rotation °"] == ""
     assert lines[8]["tags"] == "fixed dissent"
     assert lines[0]["origin_file"] == "cat/IMG 0.jpg"
+
+
+KEPT = {
+    "target": CLASSES[3], "distance": 0.75, "distance_exact": 0.5, "score": 0.125, "realism": -0.25, "size": 1.5,
+    "kinds": "rotation shift", "label_from": "label", "least_forwards": 9,
+}  # of row 8  # fmt: skip
+
+
+def test_what_a_row_measures_is_in_every_export(made: Path, tmp_path: Path) -> None:
+    for to in FORMATS[:-1]:
+        export(made, to, tmp_path / to)
+    lines = [_csv(tmp_path / to) for to in ("csv", "folder/findings.csv", "label-studio/findings.csv")]
+    for line in (found[8] for found in lines):
+        assert {name: line[name] for name in KEPT} == {name: str(value) for name, value in KEPT.items()}
+        assert (line["rotation °"], line["least rotation °"]) == ("-7.5", "-2.5")
+    hf = [json.loads(line) for line in (tmp_path / "hf/train/metadata.jsonl").read_text("utf-8").splitlines()]
+    records = [hf, pq.read_table(tmp_path / "parquet").to_pylist()]
+    records.append([one and one["attributes"] for one in _labels(tmp_path / "fiftyone").values()])
+    for found in records:
+        assert {name: found[8][name] for name in KEPT} == KEPT
+        assert json.loads(found[8]["change"]) == {"rotation °": -7.5}
+        assert json.loads(found[8]["least_change"]) == {"rotation °": -2.5}
+        assert found[9].get("score") is None  # no number
+
+
+def _labels(folder: Path) -> dict[str, Any]:
+    return dict(json.loads((folder / "labels.json").read_text("utf-8"))["labels"])
+
+
+def test_label_studio_keeps_beside_what_people_are_not_to_see(made: Path, tmp_path: Path) -> None:
+    export(made, "label-studio", tmp_path / "out")
+    tasks = json.loads((tmp_path / "out" / "tasks.json").read_text("utf-8"))
+    lines = _csv(tmp_path / "out" / "findings.csv")
+    assert [line["id"] for line in lines] == [task["data"]["finding"] for task in tasks]
+    assert [f"/data/local-files/?d={line['file']}" for line in lines] == [task["data"]["image"] for task in tasks]
+
+
+@pytest.mark.parametrize("to", FORMATS)
+def test_findings_of_every_recipe_are_exported(to: str, tmp_path: Path) -> None:
+    basket = linear_basket()
+    trials = linear_trials(basket, 30)
+    data = Dataset("blobs", "test", trials.seeds, trials.aims, basket.classes)
+    options: dict[str, Any] = {"quiet": True, "workers": 1}
+    runs = {
+        "hunt": foible.hunt(basket, data, trials=8, space=SPACE, **options),
+        "distort": foible.distort(basket, data, source="A", images=4, target="each", **options),
+        "rank": rank(basket, data, labelled=True, **options),
+    }
+    foible.compare(basket, data, out=tmp_path / "run", quiet=True)
+    for name, findings in (*runs.items(), ("compare", Findings.open(tmp_path / "run"))):
+        count = export(findings, to, tmp_path / name, everything=True)
+        assert count == len(findings), name
+    if to == "csv":
+        for line, row in zip(_csv(tmp_path / "distort"), runs["distort"], strict=True):
+            assert line["target"] == basket.classes[row["target"]]
+            assert float(line["distance_exact"]) == pytest.approx(row["distance_exact"])
+            assert float(line["rms before 8 bits"]) == pytest.approx(dict(row["change"])["rms before 8 bits"])
 
 
 def test_a_folder_reads_back(made: Path, tmp_path: Path) -> None:

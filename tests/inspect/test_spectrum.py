@@ -11,8 +11,11 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 import torch.nn.functional as F
+from small_tasks import linear_task
 from torch import Tensor, nn
 
+import foible
+from foible import cli
 from foible.basket import Basket
 from foible.data import Dataset
 from foible.errors import UserError
@@ -24,7 +27,7 @@ from foible.inspect.spectrum import spectrum
 from foible.networks.alexnet import ResponseNorm
 from foible.networks.preprocess import Preprocess
 from foible.networks.resnet import ResNet
-from foible.testing import SHAPE, linear_basket, linear_trials
+from foible.testing import SHAPE, linear_basket, linear_network, linear_trials
 
 CLASSES = ["0", "1", "2"]
 
@@ -284,6 +287,50 @@ def test_the_images_are_a_function_of_the_seed(data: Dataset) -> None:
     )
     assert first.growth == again.growth
     assert first.growth != other.growth
+
+
+def test_growth_along_the_distortions_of_a_run(data: Dataset, tmp_path: Path) -> None:
+    """The same images distorted in the same way grow in the same way, whoever did it."""
+    basket = linear_basket()
+    here = spectrum(basket, network="B", data=data, images=30, quiet=True)
+    found = foible.distort(basket, data, source="B", target="any", images=30, lattice=False, out=tmp_path / "run",
+                           workers=1, quiet=True)  # fmt: skip
+    for run in (found, tmp_path / "run"):
+        there = spectrum(basket, run=run, quiet=True)  # the run says which network
+        assert there.network == "B"
+        assert there.settings["images"] == here.settings["images"] == 30
+        assert (there.settings["data"], there.settings["split"]) == ("blobs", "test")
+        assert "target any, method closest, l2" in there.settings["distortion"]
+        for one, other in zip(there.growth, here.growth, strict=True):
+            for key in ("distortion", "noise", "gain"):
+                assert getattr(one, key) == pytest.approx(getattr(other, key), rel=1e-4)
+
+
+def test_the_command_takes_a_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    task = linear_task(tmp_path)
+    run, out = str(tmp_path / "run"), str(tmp_path / "out")
+    foible.distort(task.basket, task.data, source="C", images=6, split="train", out=run, workers=1, quiet=True)
+    capsys.readouterr()
+    words = ["inspect", "spectrum", "--basket", str(task.basket), "--from", run, "--out", out, "--json"]
+    assert cli.run(words) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["network"] == "C"
+    assert told["settings"]["images"] == told["growth"][0]["n"] == 6
+    assert told["settings"]["distortion"].startswith("target best, ")
+
+
+def test_a_run_is_measured_with_its_own_network(data: Dataset) -> None:
+    basket = linear_basket()
+    found = foible.distort(basket, data, source="B", target="any", images=5, workers=1, quiet=True)
+    with pytest.raises(UserError, match="no distortions for 'A'; it has some for B"):
+        spectrum(basket, network="A", run=found, quiet=True)
+    with pytest.raises(UserError, match="give one of them"):
+        spectrum(basket, network="B", run=found, data=data, quiet=True)
+    other = Basket({"B": linear_network(7)}, classes=CLASSES, preprocess="inside", shape=SHAPE)
+    with pytest.raises(UserError, match="not the one that the run distorted for"):
+        spectrum(other, run=found, quiet=True)
+    with pytest.raises(UserError, match="expected those of `foible distort`"):
+        spectrum(basket, network="A", run=foible.hunt(basket, data, trials=2, workers=1, quiet=True), quiet=True)
 
 
 def test_what_cannot_be_done_is_said(data: Dataset) -> None:

@@ -7,6 +7,7 @@ import json
 import shutil
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -36,13 +37,13 @@ def _hunted(basket: Basket, data: Dataset, out: Path) -> Path:
     return out
 
 
-def _ranked(folder: Path, **options: str) -> Path:
+def _ranked(folder: Path, **options: Any) -> Path:
     """A ranking of pictures without labels: `new` dissents on 21 of them."""
     folder.mkdir(exist_ok=True)
     for number in range(len(LABELS)):
         Image.fromarray(np.array([[number % 256, number // 256]], np.uint8)).save(folder / f"{number:03d}.png")
     networks = tables(old=LABELS, peer=LABELS, new=NEW)
-    rank(networks, f"folder:{folder}", suspect=["new"], out=folder.parent / "run", quiet=True, **options)
+    rank(networks, f"folder:{folder}", suspect=["new"], canvas="2x1", out=folder.parent / "run", quiet=True, **options)
     return folder.parent / "run"
 
 
@@ -146,10 +147,11 @@ def test_a_distortion_is_no_mistake_where_it_asks_for_the_right_class(
 
 def test_anchors_are_right_under_all_networks_not_the_source_alone(data: Dataset, tmp_path: Path) -> None:
     """The judge says class 0 of everything."""
-    judge = nn.Sequential(nn.Flatten(), nn.Linear(data.images[0].numel(), 3))
+    last = nn.Linear(data.images[0].numel(), 3)
     with torch.no_grad():
-        judge[1].weight.zero_()
-        judge[1].bias.copy_(torch.tensor([1.0, 0, 0]))
+        last.weight.zero_()
+        last.bias.copy_(torch.tensor([1.0, 0, 0]))
+    judge = nn.Sequential(nn.Flatten(), last)
     both = Basket({"A": linear_network(0), "judge": judge}, classes=data.classes, preprocess="inside")
     distort(both, data, source="A", target="any", images=30, out=tmp_path / "run", quiet=True)
     assert {*Findings.open(tmp_path / "run").column("truth")} == {0, 1, 2}

@@ -22,6 +22,7 @@ from typer.core import TyperGroup
 from typer.main import get_command
 
 from foible.cli import compare, data, distort, doctor, gate, hunt, inspect, look, rank, study, train
+from foible.cli import run as own
 from foible.errors import FoibleError, Interrupted, UserError
 from foible.memory import keep
 
@@ -98,6 +99,7 @@ app.command(rich_help_panel="Find")(compare.compare)
 app.command(rich_help_panel="Find")(distort.distort)
 app.command(rich_help_panel="Find")(rank.rank)
 app.command(rich_help_panel="Find")(hunt.demo)
+app.command(rich_help_panel="Find")(own.run)
 app.command(rich_help_panel="Guard")(gate.suite)
 app.command(rich_help_panel="Guard")(gate.gate)
 app.command(rich_help_panel="Look")(look.show)

@@ -19,7 +19,8 @@ Json = Annotated[bool, typer.Option("--json", help="Print as JSON.")]
 
 def suite(
     runs: Annotated[
-        list[Path], typer.Argument(metavar="RUN...", help="Run folders of hunt and compare.", show_default=False)
+        list[Path],
+        typer.Argument(metavar="RUN...", help="Run folders of hunt, distort, compare or rank.", show_default=False),
     ],
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder of the suite.", show_default=False)],
     per_class: Annotated[int, typer.Option(help="Anchors, which all networks got right, of each class.")] = 20,
@@ -32,9 +33,9 @@ def suite(
     ] = False,
     json: Json = False,
 ) -> None:
-    """Freeze a suite (regression set) for `foible gate` from hunts and compares.
+    """Freeze a suite (regression set) for `foible gate` from runs.
 
-    It takes what hunts found, what compares list as broken, fixed or dissent, and anchors: images that every network
+    It takes what runs found, what compares list as broken, fixed or dissent, and anchors: images that every network
     of the run got right. The same runs give the same suite.
 
     Example: foible suite runs/v2 runs/hunt --out suite

@@ -35,7 +35,7 @@ def show(
         _show_one(source, id, json)
         return
     listed = list(islice(_briefs(source), limit))
-    tell_run(source.recipe, run, json=json, **({"findings": listed} if json else {}))
+    tell_run(source.recipe, source, json=json, **({"findings": listed} if json else {}))
     if not json:
         from rich import box
         from rich.console import Console

@@ -11,11 +11,12 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.text import Text
 
+    from foible.report.source import Source
     from foible.runs.recipe import Recipe
 
 
-def tell_run(recipe: Recipe, run: Path, *, json: bool, **more: Any) -> None:
-    """What the run came to, in the words of its recipe. more: what is said beside it, such as `report`, its file."""
+def tell_run(recipe: Recipe, run: Path | Source, *, json: bool, **more: Any) -> None:
+    """What a run came to, in the words of its recipe. more: what is said beside it, such as `report`, its file."""
     from foible.errors import UserError
     from foible.runs.recipe import load, recipe_called
 
@@ -26,7 +27,7 @@ def tell_run(recipe: Recipe, run: Path, *, json: bool, **more: Any) -> None:
             raise
         recipe = recipe_called("hunt")  # it is not finished, or the findings are without their run: they are counted
         summary = load(recipe.summary)(run)
-    load(recipe.told)(summary, json=json, run=str(run), **more)
+    load(recipe.told)(summary, json=json, run=str(Path(run)), **more)
 
 
 def tell(

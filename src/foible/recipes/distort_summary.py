@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable
 from dataclasses import dataclass, field
-from pathlib import Path
+from os import PathLike
 from statistics import fmean, median
 from typing import Any
 
-import pyarrow as pa
+import pyarrow.compute as pc
 
-from foible.findings import Findings, read_shard, shard_files
+from foible.findings import Findings
 from foible.records import read_configs
-from foible.summary import wilson
+from foible.summary import COUNTED, Opened, Tally, tables, tally, wilson
 
-COLUMNS = (
-    "config", "suspect", "networks", "outcome", "truth", "consensus", "said", "before", "after", "change",
-    "distance", "distance_exact", "forwards", "backwards",
-)  # fmt: skip
+COLUMNS = (*COUNTED, "truth", "consensus", "said", "before", "after", "change", "distance_exact")
 SIZES = ("rms", "rms before 8 bits", "linf", "linf before 8 bits", "rms of the layer", "share of the layer")
 TOLD = ("target", "method", "norm", "layer", "lattice")
 
@@ -42,52 +37,46 @@ class Judge:
 
 @dataclass
 class Distorted:
-    """Counts of one source under one set of settings. Sizes are of what was found."""
+    """What one source came to under one set of settings. Sizes are of what was found."""
 
-    source: str
+    tally: Tally
     settings: dict[str, Any]
-    outcomes: Counter[str] = field(default_factory=Counter)
     already: int = 0  # found without any change
     sizes: dict[str, list[float]] = field(default_factory=dict)
-    forwards: int = 0
-    backwards: int = 0
     judges: dict[str, Judge] = field(default_factory=dict)
 
     def add(self, row: dict[str, Any]) -> None:
-        self.outcomes[row["outcome"]] += 1
-        self.forwards += row["forwards"] or 0
-        self.backwards += row["backwards"] or 0
-        judges = [self.judges.setdefault(name, Judge()) for name in row["networks"][1:]]
-        if row["outcome"] != "found":
-            return
+        """A row that is found."""
         self.already += row["distance_exact"] == 0
         for name, value in row["change"] or ():
             if name in SIZES:
                 self.sizes.setdefault(name, []).append(value)
         label = row["consensus"] if row["truth"] is None else row["truth"]
-        for judge, before, after in zip(judges, row["before"][1:], row["after"][1:], strict=True):
+        lines = zip(row["networks"][1:], row["before"][1:], row["after"][1:], strict=True)
+        for name, before, after in lines:
             if _said(before) == label:
+                judge = self.judges.setdefault(name, Judge())
                 judge.right += 1
                 judge.fooled += _said(after) != label
                 judge.same += _said(after) == row["said"]
 
     def as_row(self) -> dict[str, Any]:
         """Figures for a table or JSON; means over what was found, costs over all rows."""
-        rows, found = self.outcomes.total(), self.outcomes["found"]
+        rows, found = self.tally.rows, self.tally.found
         low, high = wilson(found, rows)
         layered = self.settings.get("layer") is not None
         return {
-            "source": self.source,
+            "source": self.tally.name,
             **{name: self.settings.get(name) for name in TOLD},
             "rows": rows,
-            **{name: self.outcomes[name] for name in ("found", "exhausted", "unsettled", "invalid")},
+            **{name: self.tally.outcomes[name] for name in ("found", "exhausted", "unsettled", "invalid")},
             "already": self.already,
             "share": found / rows if rows else None,
             "low": low,
             "high": high,
             **{name.replace(" ", "_"): _middles(self.sizes[name]) for name in SIZES if name in self.sizes},
-            "forwards": self.forwards / rows if rows else None,
-            "backwards": self.backwards / rows if rows else None,
+            "forwards": self.tally.all_forwards / rows if rows else None,
+            "backwards": self.tally.all_backwards / rows if rows else None,
             "transfer": [] if layered else [judge.as_row(name) for name, judge in self.judges.items()],
         }
 
@@ -101,24 +90,18 @@ def _said(line: list[float]) -> int | None:
     return None if any(value is None or value != value for value in line) else line.index(max(line))
 
 
-def summarise_distortions(run: str | Path | Findings | Iterable[pa.Table]) -> list[dict[str, Any]]:
-    """A row for each source and set of settings, in the order in which they first appear.
-
-    run: a run folder, a Parquet file, findings in memory, or tables with `COLUMNS`.
-    """
+def summarise_distortions(run: str | PathLike[str] | Findings | Opened) -> list[dict[str, Any]]:
+    """A row for each source and set of settings, in the order in which they first appear."""
     made: dict[tuple[str, str], Distorted] = {}
-    for table in _tables(run):
+    for table in tables(run, COLUMNS):
         configs = read_configs(table.schema.metadata, "findings")
-        for batch in table.select(list(COLUMNS)).to_batches(max_chunksize=1000):
+        for part, config in tally(table, cells=False):
+            one = made.setdefault((part.name, config), Distorted(Tally(part.name), configs.get(config, {})))
+            one.tally.add(part)
+            for name in part.networks[1:]:
+                one.judges.setdefault(name, Judge())
+        found = table.filter(pc.equal(table.column("outcome"), "found"))
+        for batch in found.to_batches(max_chunksize=1000):
             for row in batch.to_pylist():
-                key = row["suspect"], row["config"]
-                if key not in made:
-                    made[key] = Distorted(row["suspect"], configs.get(row["config"], {}))
-                made[key].add(row)
+                made[row["suspect"], row["config"]].add(row)
     return [one.as_row() for one in made.values()]
-
-
-def _tables(run: str | Path | Findings | Iterable[pa.Table]) -> Iterable[pa.Table]:
-    if isinstance(run, Findings):
-        return [run.table]
-    return (read_shard(file, COLUMNS) for file in shard_files(run)) if isinstance(run, str | Path) else run

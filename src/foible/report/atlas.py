@@ -9,11 +9,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
-from foible.atlas import COLUMNS, MOVES, SIZES, UNKNOWN, Cell, bin_labels, cell_of
+from foible.atlas import MOVES, SIZES, UNKNOWN, Cell, bin_labels
 from foible.report import words
 from foible.report.source import About
+from foible.summary import cells_of, distinct
 
 Place = tuple[int, int]  # part, row
 GRID = 20  # classes on a side, at most; with more, the pairs stand in a list
@@ -65,16 +67,19 @@ class Atlas:
 
     def add(self, places: Sequence[Place], batch: pa.RecordBatch, own: bool) -> None:
         """Found rows, and where they stand. own: of the size that they were found with, not of the smallest change."""
-        scores = batch.column("score").to_pylist()
-        rows = batch.select([*COLUMNS]).to_pylist()
-        for place, row, score in zip(places, rows, scores, strict=True):
-            cell = cell_of(row, own)
-            here = self.cells.setdefault(cell, Found(place=place))
-            here.count += 1
-            self.sized += row["size"] is not None
-            self.kinds[cell.kind] += 1
-            if score is not None and score > here.score:
-                here.score, here.place = score, place
+        cells, which = cells_of(batch, own)
+        scores = np.asarray(batch.column("score").to_numpy(zero_copy_only=False), np.float64)
+        scores[np.isnan(scores)] = -np.inf  # not known, or not a number
+        ranked = np.lexsort((-scores, which))  # cell by cell, the best of each first; of equals the first
+        best = ranked[np.searchsorted(which[ranked], np.arange(len(cells)))]
+        first, _ = distinct(which)
+        self.sized += len(batch) - batch.column("size").null_count
+        for cell, count, one, top in zip(cells, np.bincount(which).tolist(), first, best, strict=True):
+            here = self.cells.setdefault(cell, Found(place=places[one]))
+            here.count += count
+            self.kinds[cell.kind] += count
+            if scores[top] > here.score:
+                here.score, here.place = float(scores[top]), places[top]
 
     @property
     def pairs(self) -> _Pairs:

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from foible.report.atlas import Place
 from foible.report.source import Source
-from foible.report.tally import Candidate, Suspect, Tally, groups
+from foible.report.tally import Candidate, Counts, Suspect, groups
 
 Key = TypeVar("Key")
 
@@ -26,7 +26,7 @@ def shares(found: dict[Key, int], total: int) -> dict[Key, int]:
     return given
 
 
-def gallery_places(source: Source, result: Tally, total: int) -> Iterator[tuple[Place, int]]:
+def gallery_places(source: Source, result: Counts, total: int) -> Iterator[tuple[Place, int]]:
     """Rows for the gallery, each with its rank: 0 the best of a pair of classes, 1 of a cell of the atlas, 2 the most
     realistic, 3 the rest. Each suspect has its share, and the rest is evenly spaced among its findings."""
     found = {name: suspect.found for name, suspect in result.suspects.items() if suspect.found}
@@ -78,7 +78,7 @@ def fewer(ranks: Sequence[int], count: int) -> list[int]:
     return sorted(kept)
 
 
-def session_places(result: Tally, total: int) -> list[Place]:
+def session_places(result: Counts, total: int) -> list[Place]:
     """The most telling sessions: suspects take turns, and each takes a class that was shown least so far."""
     left: dict[str, list[tuple[int, Candidate]]] = {name: [] for name in result.suspects}
     for (name, label), candidates in result.candidates.items():

@@ -8,7 +8,7 @@ from foible.report import words
 from foible.report.choose import shares
 from foible.report.comparison import Comparison, OneClass, Share, read_comparison
 from foible.report.examples import TAGS, Card, Examples, Kind, cards, gather
-from foible.report.page import fitted, settings_json, template, versions
+from foible.report.page import fitted, settings_json, skeleton, template
 from foible.report.scales import Scale
 from foible.report.source import SUMMARY, Source
 
@@ -31,27 +31,22 @@ def render(source: Source, *, title: str | None = None, gallery: int = 1000, **_
     given = shares({kind: examples.counts[kind] for kind in kinds}, gallery)
     places = {kind: examples.places(kind, given[kind]) for kind in kinds}
     made = cards(source, (place for some in places.values() for place in some), examples.about, order)
-    values: dict[str, Any] = {
-        "title": title or (f"What {new} gets wrong that {old} got right" if versus else "Where the networks differ"),
-        "versus": versus and title is None,
-        "run": source.name,
-        "units": (len(source.parts), source.units),
-        "summary": summary,
-        "old": old, "new": new, "labelled": labelled, "order": order,
-        "sources": list(examples.sources),
-        "clean": source.clean,
-        "notes": list(summary.notes if summary and summary.notes else source.notes),
-        "canvas": words.pixels(summary.canvas) if summary else words.canvases(configs),
-        "settings": [(key, value) for key, value in words.settings(configs) if key not in ("labelled", "unit")],
-        "accuracy": accuracy(summary.accuracy, old, new) if summary else None,
-        "difference": difference(summary) if summary else None,
-        "flips": flip_picture(summary) if summary else None,
-        "change": changes(summary) if summary else None,
-        "consensus": consensus(summary) if summary else None,
-        "config_json": settings_json(configs),
-        "schema_version": examples.about.schema_version,
-        "versions": versions(examples.versions),
-    }  # fmt: skip
+    values = skeleton(
+        source, examples.about, examples.versions,
+        title or (f"What {new} gets wrong that {old} got right" if versus else "Where the networks differ"),
+        versus=versus and title is None,
+        summary=summary, old=old, new=new, labelled=labelled, order=order,
+        sources=list(examples.sources),
+        notes=list(summary.notes if summary and summary.notes else source.notes),
+        canvas=words.pixels(summary.canvas) if summary else words.canvases(configs),
+        settings=[(key, value) for key, value in words.settings(configs) if key not in ("labelled", "unit")],
+        config_json=settings_json(configs),
+        accuracy=accuracy(summary.accuracy, old, new) if summary else None,
+        difference=difference(summary) if summary else None,
+        flips=flip_picture(summary) if summary else None,
+        change=changes(summary) if summary else None,
+        consensus=consensus(summary) if summary else None,
+    )  # fmt: skip
     page = template("compare.html")
 
     def draw(count: int) -> str:

@@ -8,11 +8,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from foible.recipes.distort_summary import COLUMNS, summarise_distortions
-from foible.report import words
+from foible.recipes.distort_summary import summarise_distortions
 from foible.report.atlas import Place
 from foible.report.choose import fewer
-from foible.report.page import fitted, settings_json, template, versions
+from foible.report.page import fitted, skeleton, template
 from foible.report.panels import FIRST, Panel, chosen, panels
 from foible.report.sample import Sample
 from foible.report.source import About, Source
@@ -34,29 +33,19 @@ def render(source: Source, *, title: str | None = None, gallery: int = 1000, **_
         for row, outcome in enumerate(table.column("outcome").to_pylist()):
             outcomes.append(((part, row), str(outcome)))
         _measure(table, sizes)
-    summary = summarise_distortions(source.tables(COLUMNS))
-    configs = about.configs or {}
+    summary = summarise_distortions(source)
     shown = panels(source, chosen(outcomes, gallery), about)
-    values: dict[str, Any] = {
-        "title": title or f"Foible report: {source.name}",
-        "run": source.name,
-        "units": (len(source.parts), source.units),
-        "summary": summary,
-        "first": next((row for row in summary if row["found"]), None),
-        "rows": len(outcomes),
-        "classes": len(about.classes),
-        "sources": [text for text, _ in from_where.most_common(4)],
-        "clean": source.clean,
-        "unread": source.unreadable,
-        "notes": source.notes,
-        "settings": words.settings(configs),
-        "asked": asked_words(configs),
-        "histogram": histogram(sizes),
-        "pairs": pairs(shown),
-        "config_json": settings_json(configs),
-        "schema_version": about.schema_version,
-        "versions": versions(made),
-    }
+    values = skeleton(
+        source, about, made, title,
+        summary=summary,
+        first=next((row for row in summary if row["found"]), None),
+        rows=len(outcomes),
+        classes=len(about.classes),
+        sources=[text for text, _ in from_where.most_common(4)],
+        asked=asked_words(about.configs or {}),
+        histogram=histogram(sizes),
+        pairs=pairs(shown),
+    )  # fmt: skip
     page = template("distort.html")
     order = fewer_first(shown)
     return fitted(lambda count: page.render(values | _gallery([shown[k] for k in sorted(order[:count])])), len(shown))

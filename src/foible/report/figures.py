@@ -12,7 +12,7 @@ from foible.report import words
 from foible.report.pictures import Picture, frames, picture
 from foible.report.sample import Sample
 from foible.report.source import About
-from foible.report.tally import Suspect, Tally
+from foible.report.tally import Counts, Suspect
 from foible.summary import wilson
 
 STEPS = 7  # of a session, at most: the first, the last, and between them evenly
@@ -67,14 +67,14 @@ def session(row: dict[str, Any]) -> list[Step]:
     return steps
 
 
-def results(result: Tally) -> list[dict[str, Any]]:
+def results(result: Counts) -> list[dict[str, Any]]:
     """A row per suspect for the table of results; means are over found rows."""
     rows = []
     for suspect in result.suspects.values():
         low, high = wilson(suspect.solved, suspect.trials)
         each = max(1, suspect.found)
         equivalents = suspect.forwards + 2 * suspect.backwards
-        means = (suspect.moves / each, suspect.forwards / each, suspect.paper_forwards / each, equivalents / each)
+        means = (suspect.moves / each, suspect.forwards / each, suspect.counted / each, equivalents / each)
         shown = [
             words.number(mean, digits) if suspect.found else "–"
             for mean, digits in zip(means, (1, 0, 0, 0), strict=True)
@@ -91,7 +91,7 @@ def results(result: Tally) -> list[dict[str, Any]]:
     return rows
 
 
-def confusion_axis(result: Tally) -> list[int]:
+def confusion_axis(result: Counts) -> list[int]:
     """The classes of the confusion pictures: all, or those that take part in most mistakes."""
     counts: Counter[int] = Counter()
     for suspect in result.suspects.values():
@@ -122,7 +122,7 @@ def _label(label: int, about: About) -> str:
     return about.class_name(None if label < 0 else label)
 
 
-def components(result: Tally) -> list[dict[str, Any]]:
+def components(result: Counts) -> list[dict[str, Any]]:
     """For each component of the changes, a strip per suspect on one common scale."""
     keys: Counter[str] = Counter()
     for suspect in result.suspects.values():
@@ -163,7 +163,7 @@ def _strip(name: str, sample: Sample, ends: tuple[float, float], bins: int, unit
     }  # fmt: skip
 
 
-def standouts(result: Tally) -> list[tuple[str, list[dict[str, str]]]]:
+def standouts(result: Counts) -> list[tuple[str, list[dict[str, str]]]]:
     """For each suspect, the components whose sign is lopsided beyond chance: "weak to shrinking".
 
     Beyond chance at 0.5 %, since a suspect has about ten components.

@@ -7,41 +7,33 @@ from typing import Any
 from foible.report import atlas, choose, figures, words
 from foible.report.atlas import Place
 from foible.report.cards import CARD, Mistake, mistake, ordered
-from foible.report.page import fitted, settings_json, template, versions
+from foible.report.page import fitted, skeleton, template
 from foible.report.source import Source
-from foible.report.tally import Suspect, Tally, tally
+from foible.report.tally import Counts, Suspect, count
 
 _SESSION = (*CARD, "trace", "film")
 
 
 def render(source: Source, *, title: str | None = None, gallery: int = 1000, sessions: int = 8) -> str:
     """The HTML of a hunt's report."""
-    result = tally(source)
+    result = count(source)
     about, axis = result.about, figures.confusion_axis(result)
     session_rows = choose.rows_at(source, choose.session_places(result, sessions), _SESSION)
-    values: dict[str, Any] = {
-        "title": title or f"Foible report: {source.name}",
-        "run": source.name,
-        "units": (len(source.parts), source.units),
-        "result": result,
-        "clean": source.clean,
-        "unread": source.unreadable,
-        "notes": source.notes,
-        "canvas": words.canvases(about.configs or {}),
-        "headline": headline(result),
-        "space": words.space_words(about.configs or {}),
-        "settings": words.settings(about.configs or {}),
-        "results": figures.results(result),
-        "sessions": [(mistake(row, about), figures.session(row)) for row in session_rows],
-        "axis": [about.class_name(None if label < 0 else label) for label in axis],
-        "confusions": [figures.confusion(s, axis, about) for s in result.suspects.values() if s.found],
-        "backwards": any(suspect.backwards for suspect in result.suspects.values()),
-        "components": figures.components(result),
-        "standouts": figures.standouts(result),
-        "config_json": settings_json(about.configs),
-        "schema_version": about.schema_version,
-        "versions": versions(result.versions),
-    }
+    values = skeleton(
+        source, about, result.versions, title,
+        again="The same hunt command",
+        result=result,
+        canvas=words.canvases(about.configs or {}),
+        headline=headline(result),
+        space=words.space_words(about.configs or {}),
+        results=figures.results(result),
+        sessions=[(mistake(row, about), figures.session(row)) for row in session_rows],
+        axis=[about.class_name(None if label < 0 else label) for label in axis],
+        confusions=[figures.confusion(s, axis, about) for s in result.suspects.values() if s.found],
+        backwards=any(suspect.backwards for suspect in result.suspects.values()),
+        components=figures.components(result),
+        standouts=figures.standouts(result),
+    )  # fmt: skip
     page = template("hunt.html")
     places = list(choose.gallery_places(source, result, gallery))
     rows = choose.rows_at(source, [place for place, _ in places], CARD)
@@ -54,7 +46,7 @@ def render(source: Source, *, title: str | None = None, gallery: int = 1000, ses
     return fitted(draw, len(cards))
 
 
-def _gallery(some: list[tuple[Place, Mistake]], result: Tally) -> dict[str, Any]:
+def _gallery(some: list[tuple[Place, Mistake]], result: Counts) -> dict[str, Any]:
     """The cards, what they can be filtered and ordered by, and the maps that link to them."""
     names = list(result.suspects)
     cards, orders = ordered(some, names)
@@ -80,7 +72,7 @@ def _gallery(some: list[tuple[Place, Mistake]], result: Tally) -> dict[str, Any]
     }
 
 
-def headline(result: Tally) -> dict[str, Any]:
+def headline(result: Counts) -> dict[str, Any]:
     """The answer of the run in a sentence: the weakest suspect, and what the others came to."""
 
     def weakness(suspect: Suspect) -> float:

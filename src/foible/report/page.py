@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable
 from importlib import resources
+from typing import Any
 
 from jinja2 import Environment, FunctionLoader, StrictUndefined, Template
 from markupsafe import Markup
@@ -12,6 +13,7 @@ from markupsafe import Markup
 from foible.errors import UserError
 from foible.records import TEXT, check, parse_json
 from foible.report import words
+from foible.report.source import About, Source
 
 LIMIT = 8_000_000  # bytes of a report
 
@@ -39,6 +41,29 @@ def fitted(draw: Callable[[int], str], count: int) -> str:
         if size <= LIMIT or not count:
             return page
         count = min(count - 1, int(0.99 * count * LIMIT / size))
+
+
+def skeleton(source: Source, about: About, made: Iterable[str], title: str | None, **own: Any) -> dict[str, Any]:
+    """What every page says: of which run it is, whether that is finished, what it had to say, and its settings.
+
+    made: texts of the column `versions`. own: what a page says besides, or in other words.
+    """
+    configs = about.configs or {}
+    return {
+        "title": title or f"Foible report: {source.name}",
+        "run": source.name,
+        "units": (len(source.parts), source.units),
+        "unfinished": source.units is not None and len(source.parts) < source.units,
+        "again": "The same command",
+        "clean": source.clean,
+        "unread": source.unreadable,
+        "notes": source.notes,
+        "settings": words.settings(configs),
+        "config_json": settings_json(configs),
+        "schema_version": about.schema_version,
+        "versions": versions(made),
+        **own,
+    }
 
 
 def versions(texts: Iterable[str]) -> list[str]:

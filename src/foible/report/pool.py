@@ -7,12 +7,12 @@ from typing import Any
 
 from foible.errors import UserError
 from foible.recipes.pool_summary import read_summary
-from foible.report import choose, figures, words
+from foible.report import choose, figures
 from foible.report.atlas import Best, Place, anchor
 from foible.report.cards import CARD, Mistake, mistake
-from foible.report.page import fitted, settings_json, template, versions
+from foible.report.page import fitted, skeleton, template
 from foible.report.source import Source
-from foible.report.tally import Tally, tally
+from foible.report.tally import Counts, count
 
 _CARD = (*CARD, "outcome", "origin_index")
 
@@ -38,26 +38,18 @@ class Ranked:
 
 def render(source: Source, *, title: str | None = None, gallery: int = 1000, **_: Any) -> str:
     """The HTML of a ranked pool."""
-    result = tally(source)
+    result = count(source)
     about, axis = result.about, figures.confusion_axis(result)
     summary = _summary(source)
-    values: dict[str, Any] = {
-        "title": title or f"Foible report: {source.name}",
-        "run": source.name,
-        "units": (len(source.parts), source.units),
-        "result": result,
-        "summary": summary,
-        "unread": source.unreadable,
-        "notes": source.notes,
-        "people": any(config.get("label") == "people" for config in (about.configs or {}).values()),
-        "first": _first(summary, result),
-        "settings": words.settings(about.configs or {}),
-        "axis": [about.class_name(None if label < 0 else label) for label in axis],
-        "confusions": [figures.confusion(s, axis, about) for s in result.suspects.values() if s.found],
-        "config_json": settings_json(about.configs),
-        "schema_version": about.schema_version,
-        "versions": versions(result.versions),
-    }
+    values = skeleton(
+        source, about, result.versions, title,
+        result=result,
+        summary=summary,
+        people=any(config.get("label") == "people" for config in (about.configs or {}).values()),
+        first=_first(summary, result),
+        axis=[about.class_name(None if label < 0 else label) for label in axis],
+        confusions=[figures.confusion(s, axis, about) for s in result.suspects.values() if s.found],
+    )  # fmt: skip
     page = template("pool.html")
     places = best_places(source, gallery)
     rows = dict(zip(sorted(places), choose.rows_at(source, sorted(places), _CARD), strict=True))
@@ -89,7 +81,7 @@ def best_places(source: Source, count: int) -> list[Place]:
     return best.places(count)
 
 
-def _gallery(cards: list[Ranked], names: list[str], result: Tally) -> dict[str, Any]:
+def _gallery(cards: list[Ranked], names: list[str], result: Counts) -> dict[str, Any]:
     mistakes = [card.mistake for card in cards]
     return {
         "cards": cards,
@@ -112,7 +104,7 @@ def _summary(source: Source) -> dict[str, Any]:
         return {}
 
 
-def _first(summary: dict[str, Any], result: Tally) -> dict[str, Any] | None:
+def _first(summary: dict[str, Any], result: Counts) -> dict[str, Any] | None:
     """The suspect that dissents most often, for the headline."""
     if summary:
         row = max(summary["suspects"], key=lambda row: row["dissent"], default=None)

@@ -22,12 +22,16 @@ UNREADABLE = "unreadable.txt"  # the files that a run could not read, one a line
 
 @dataclass(frozen=True)
 class Source:
-    """Tables that are read one after another: memory holds one shard, however many trials there are."""
+    """Tables that are read one after another: memory holds one shard, however many trials there are.
+
+    An opened run, whose shards are checked: it may be given wherever the path of a run may be.
+    """
 
     name: str  # of the run, for the title and for the commands that the report prints
     parts: tuple[Path | pa.Table, ...]
     config: dict[str, Any] = field(default_factory=dict)  # config.json of the run; empty where there is none
     folder: Path | None = None  # of the run
+    path: Path | None = None  # of the run, or of the file of findings
 
     @classmethod
     def open(cls, run: str | Path | Findings) -> Source:
@@ -38,7 +42,12 @@ class Source:
             parts: list[Path] = []  # a comparison that had nothing to keep
         else:
             parts = shard_files(run)
-        return cls(path.resolve().name, tuple(parts), _config(path), path if path.is_dir() else None)
+        return cls(path.resolve().name, tuple(parts), _config(path), path if path.is_dir() else None, path)
+
+    def __fspath__(self) -> str:
+        if self.path is None:
+            raise UserError("these findings are in memory: they have no path")
+        return str(self.path)
 
     @property
     def recipe(self) -> Recipe:

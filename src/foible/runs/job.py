@@ -101,7 +101,7 @@ def run(
     """
     if workers is not None and workers < 1:
         raise UserError(f"workers is {workers}: expected at least 1")
-    spec, recipe = _found(recipe)
+    spec, recipe = find_recipe(recipe)
     config, objects = load(recipe.read)(recipe, options)
     named = {name: getattr(config, name) for name in recipe.parts}
     may = Permission.typed(basket, list(named.values()), spec, trust=trust)
@@ -123,7 +123,7 @@ def run(
     where = {
         "basket": [absolute(one) for one in networks.source or []], "data": absolute(data_set.name), "trust": trust,
         "device": networks.device.type, **{name: absolute_chain(text) for name, text in named.items()},
-        **({"recipe": absolute(spec)} if spec.endswith(recipe.name) and ".py:" in spec else {}),
+        **({"recipe": absolute(spec)} if spec else {}),
     }  # fmt: skip
     apart = networks.source is not None and isinstance(data, str) and not _in_this_process(named, recipe, spec)
     folder = RunFolder(out)
@@ -346,12 +346,12 @@ def _shared_settings(task: Task, spec: str) -> dict[str, Any]:
         "preprocess": {name: how.to_json() for name, how in basket.preprocess.items()},
         "device": basket.device.type,
     }
-    for name, text in {**task.named, **({"recipe": spec} if ".py:" in spec else {})}.items():
+    for name, text in {**task.named, **({"recipe": spec} if spec else {})}.items():
         shared.update(with_files(name, text))
     return shared
 
 
-def _found(recipe: str | Recipe) -> tuple[str, Recipe]:
+def find_recipe(recipe: str | Recipe) -> tuple[str, Recipe]:
     """What was typed, if it is a file, and the recipe."""
     if isinstance(recipe, Recipe):
         return "", recipe

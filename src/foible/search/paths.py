@@ -15,10 +15,12 @@ PASSES = 3  # over single moves, as long as one could be left out
 
 def padded(paths: Sequence[Tensor], draws: int, device: torch.device) -> tuple[Tensor, Tensor]:
     """Paths of unlike lengths as one tensor (n, longest, draws), and their lengths (n,)."""
-    lengths = torch.tensor([len(path) for path in paths], dtype=torch.int64)
+    lengths = torch.tensor([path.shape[0] for path in paths], dtype=torch.int64)
     padded = torch.full((len(paths), int(lengths.max()) if len(paths) else 0, draws), 0.5)
-    for row, path in enumerate(paths):
-        padded[row, : len(path)] = path.reshape(len(path), draws)
+    if padded.numel():
+        rows = torch.arange(len(paths)).repeat_interleave(lengths)
+        begin = lengths.cumsum(0) - lengths
+        padded[rows, torch.arange(len(rows)) - begin[rows]] = torch.cat(list(paths)).to(padded)
     return padded.to(device), lengths.to(device)
 
 

@@ -95,9 +95,9 @@ def _shrink(space: Any, asker: Asker, aims: Tensor, seeds: Tensor, given: Sequen
     if is_box(space) and count:
         start = walk(space, seeds, draws, lengths)
         amounts, whole = _OneMove(space, holds, seeds).smallest(2 * space.draws_of(start) - 1)
-        one = (0.5 + 0.5 * amounts).cpu()
+        one, moves = (0.5 + 0.5 * amounts).cpu()[:, None].unbind(), amounts.any(1).tolist()
         for row in whole.nonzero()[:, 0].tolist():
-            paths[row] = one[row][None] if amounts[row].any() else one[:0]
+            paths[row] = one[row] if moves[row] else one[row][:0]
     rest = (~whole & (lengths > 1)).nonzero()[:, 0]
     if rest.numel():
         kept = fewest_moves(space, holds, seeds, draws, lengths, rest).cpu()

@@ -10,11 +10,11 @@ from foible.findings import Findings
 from foible.studies.common import write
 from foible.studies.peer_pressure import peers
 from foible.studies.peer_pressure.peers import answer, at_equal_finds, rows_of
-from foible.studies.peer_pressure.reliability import Tally
+from foible.studies.peer_pressure.reliability import ConsensusFinds
 
 
-def _tally(count: int, trials: int, found: list[tuple[int, int, int, int]]) -> Tally:
-    return Tally(count, trials, found)
+def _tally(count: int, trials: int, found: list[tuple[int, int, int, int]]) -> ConsensusFinds:
+    return ConsensusFinds(count, trials, found)
 
 
 RIGHT, WRONG = (3, 3, 5, 3), (3, 5, 3, 3)  # label, consensus, suspect's answer, judge's

@@ -11,7 +11,7 @@ from foible.basket import Basket
 from foible.data import load
 from foible.recipes.train import meet
 from foible.studies.peer_pressure.held_out import Judge
-from foible.studies.peer_pressure.reliability import Tally, difference, rarefied, trend
+from foible.studies.peer_pressure.reliability import ConsensusFinds, difference, rarefied, trend
 
 
 def test_rarefaction_is_the_mean_over_all_draws() -> None:
@@ -53,7 +53,7 @@ def test_a_tally_without_labels_looks_them_up(networks: Basket) -> None:
     assert set(found.column("truth")) == {None}
     labels = meet(data, networks.classes).tolist()
     peer = networks.peers("mlp-8")[0]
-    tally = Tally(3)
+    tally = ConsensusFinds(3)
     tally.add(found, labels, Judge(networks.only([peer]), 0.0))
     assert tally.trials == 60
     assert len(tally.found) == len(found.filter(outcome="found")) > 5

@@ -10,7 +10,7 @@ from foible.basket import Basket
 from foible.studies.common import write
 from foible.studies.peer_pressure import table2
 from foible.studies.peer_pressure.held_out import Judge
-from foible.studies.peer_pressure.table2 import GRID, Curve, Tally, mosaic, notes_of, rows_of
+from foible.studies.peer_pressure.table2 import GRID, Curve, PeerTrials, mosaic, notes_of, rows_of
 
 OPTIONS: dict[str, Any] = {"shrink": False, "realism": "none", "device": "cpu", "quiet": True}
 
@@ -27,21 +27,21 @@ def test_a_suspect_without_peers_is_searched_alone(networks: Basket) -> None:
 def test_a_tally_counts_what_the_judge_and_left_out_peers_say(networks: Basket) -> None:
     suspect, *peers = networks.names
     found = foible.hunt(networks, "digits", suspect=suspect, peers=peers[:1], trials=30, **OPTIONS)
-    tally = Tally()
+    tally = PeerTrials()
     tally.add(found, Judge(networks.only([suspect]), 0.0), networks, peers[1:])
     wins = len(found.filter(outcome="found"))
     assert tally.trials == 30
     assert tally.drifted == tally.sided == len(tally.moves) == wins > 3  # a judge that is the suspect sides with it
     assert tally.left_out == 2 * wins
     assert 0 < tally.left_out_wrong < tally.left_out
-    again = Tally()
+    again = PeerTrials()
     again.add(found, Judge(networks.only(peers[:1]), 0.0), networks, [])
     assert again.drifted == again.sided == 0  # a judge that was the peer holds the class in every finding
 
 
 def _curve(space: str) -> Curve:
-    tallies = [Tally(300, [36] * 299), Tally(1200, [37] * 600, drifted=60)]
-    return Curve(space, 0.9, tallies, [("none", tallies[0]), ("B", Tally(300, [40] * 100))])
+    tallies = [PeerTrials(300, [36] * 299), PeerTrials(1200, [37] * 600, drifted=60)]
+    return Curve(space, 0.9, tallies, [("none", tallies[0]), ("B", PeerTrials(300, [40] * 100))])
 
 
 def test_rows_stand_beside_the_papers_figures() -> None:
@@ -60,7 +60,7 @@ def test_notes_say_what_the_figures_do() -> None:
     falls, digit = notes_of(_curve("swaps"), Judge(basket, 0.02))
     assert "falls with every further peer (99.7, 50.0 % for 0 to 1 peers); moves of a success 36, 37" in falls
     assert "in 0 % of what was found without peers and in 10 % with 1; it errs on 2.0 %" in digit
-    flat = Curve("swaps", 0.0, [Tally(10, [1] * 5), Tally(10, [1] * 5)])
+    flat = Curve("swaps", 0.0, [PeerTrials(10, [1] * 5), PeerTrials(10, [1] * 5)])
     assert "success does not fall" in notes_of(flat, Judge(basket, 0.02))[0]
 
 

@@ -31,7 +31,7 @@ from foible.recipes.train import meet
 from foible.studies import figures
 from foible.studies.common import Result, Row, basket_for, data_for, share_row
 from foible.studies.peer_pressure.held_out import Judge, held_out_judge
-from foible.studies.peer_pressure.reliability import Tally, difference, rarefied, trend
+from foible.studies.peer_pressure.reliability import ConsensusFinds, difference, rarefied, trend
 from foible.summary import wilson
 
 SPACES = {"affine": "affine moves", "swaps": "pixel swaps"}
@@ -75,12 +75,12 @@ def run(
     pool = open_data(data, "test", quiet=True)  # opened once for all hunts, which do not look at its labels
     labels = meet(pool, fleet.classes).tolist()
     counts = [count for count in plan["peers"] if count <= len(others)]
-    curves: dict[str, list[Tally]] = {}
+    curves: dict[str, list[ConsensusFinds]] = {}
     with progress("Hunting", len(SPACES) * len(plan["levels"]) * len(counts) * hunted, quiet=quiet) as bar:
         for space, level in product(SPACES, plan["levels"]):
             curve = curves.setdefault(f"{SPACES[space]}, peer confidence {level:g}", [])
             for count in counts:
-                curve.append(Tally(count))
+                curve.append(ConsensusFinds(count))
                 for name in accused:
                     found = hunt(
                         fleet.only([name, *others[:count]]), pool, suspect=name, split="test", unlabelled=True,
@@ -104,7 +104,7 @@ def run(
     return result
 
 
-def rows_of(title: str, tallies: Sequence[Tally], classes: int) -> list[Row]:
+def rows_of(title: str, tallies: Sequence[ConsensusFinds], classes: int) -> list[Row]:
     """Success, coverage and reliability for every number of peers."""
     rows: list[Row] = []
     equal, least = at_equal_finds(tallies)
@@ -124,7 +124,7 @@ def rows_of(title: str, tallies: Sequence[Tally], classes: int) -> list[Row]:
     return sorted(rows, key=lambda row: ("success", "coverage", "reliability").index(row.table.rpartition(" ")[2]))
 
 
-def at_equal_finds(tallies: Sequence[Tally]) -> tuple[list[float | None], int]:
+def at_equal_finds(tallies: Sequence[ConsensusFinds]) -> tuple[list[float | None], int]:
     """How many pairs an equal number of finds would show, and which number: the smallest that is at least `ENOUGH`.
     None for a number of peers with fewer."""
     finds = [tally.pairs.total() for tally in tallies]
@@ -133,7 +133,7 @@ def at_equal_finds(tallies: Sequence[Tally]) -> tuple[list[float | None], int]:
     return kinds, least
 
 
-def answer(title: str, tallies: Sequence[Tally], tests: int = 1) -> list[str]:
+def answer(title: str, tallies: Sequence[ConsensusFinds], tests: int = 1) -> list[str]:
     """The paper's question, answered by the trends over all numbers of peers. It is asked of `tests` curves at once, so
     each trend must be that much surer (Bonferroni), or one of many would rise by chance."""
     surely = NormalDist().inv_cdf(1 - 0.025 / tests)
@@ -184,7 +184,7 @@ def _points(change: tuple[float, float, float]) -> str:
     return f"{middle:+.1f} points, {low:+.1f} to {high:+.1f}"
 
 
-def _about(fleet: Basket, judge: Judge, tallies: Sequence[Tally]) -> list[str]:
+def _about(fleet: Basket, judge: Judge, tallies: Sequence[ConsensusFinds]) -> list[str]:
     notes = [
         f"The judge, none of the {len(fleet)} networks, errs on {_percent(judge.floor, 1)} of test images moved and "
         "swapped at random: reliability by the judge is no surer than that."
@@ -199,7 +199,7 @@ def _about(fleet: Basket, judge: Judge, tallies: Sequence[Tally]) -> list[str]:
     return notes
 
 
-def figure_of(curves: dict[str, list[Tally]]) -> Figure:
+def figure_of(curves: dict[str, list[ConsensusFinds]]) -> Figure:
     """Success, pairs covered and reliability against the number of peers: a colour for each space and confidence."""
     figure, axes = figures.new(2, 2, size=(9.6, 7.0))
     (success, coverage), (by_label, by_judge) = axes

@@ -16,7 +16,7 @@ from foible.summary import wilson
 
 
 @dataclass
-class Tally:
+class ConsensusFinds:
     """The findings with one number of peers, over all suspects: (label, consensus, suspect's answer, judge's)."""
 
     peers: int

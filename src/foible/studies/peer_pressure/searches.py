@@ -15,13 +15,13 @@ from pathlib import Path
 from typing import Any
 
 from foible.errors import UserError
-from foible.findings import read_shard, shard_files
 from foible.objectives import OBJECTIVES
 from foible.recipes.hunt import hunt
 from foible.search import SEARCHES
 from foible.studies.common import Result, Row, basket_for, data_for, mean_row, share_row
 from foible.studies.peer_pressure import searches_figures
 from foible.studies.peer_pressure.table1 import LETTERS, NETWORKS, OUR_MODE, PAPER, PAPERS_MODE, modes_of
+from foible.summary import row_by_row
 
 TRIALS = {"quick": 40, "paper": 1000}
 BUDGET = {"quick": 1000, "paper": 3000}
@@ -90,17 +90,11 @@ class Costs:
 
 def costs_of(run: Path) -> list[Costs]:
     """Each suspect's costs in a run folder, in the order in which suspects first appear."""
-    columns = ("suspect", "outcome", "candidates", "forwards", "backwards", "networks")
-    seen: dict[str, Costs] = {}
-    for file in shard_files(run):
-        for row in read_shard(file, columns).select(list(columns)).to_pylist():
-            one = seen.setdefault(row["suspect"], Costs(row["suspect"]))
-            cost = row["forwards"] + GRADIENT * row["backwards"]
-            one.all.append(cost)
-            if row["outcome"] == "found":
-                one.found.append(cost)
-                one.counted.append(row["candidates"] * len(row["networks"]))
-    return list(seen.values())
+    made = []
+    for suspect, each in row_by_row(run).items():
+        costs, found = each["forwards"] + GRADIENT * each["backwards"], each["found"] > 0
+        made.append(Costs(suspect, costs.tolist(), costs[found].tolist(), each["counted"][found].tolist()))
+    return made
 
 
 def ratio_row(table: str, quantity: str, paper: float | None, one: Costs) -> Row:

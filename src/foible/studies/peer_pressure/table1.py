@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 from foible.errors import UserError
-from foible.findings import read_shard, shard_files
 from foible.recipes.hunt import hunt
 from foible.spaces import SPACES
 from foible.spaces.affine import Affine
@@ -22,6 +21,7 @@ from foible.specs import resolve
 from foible.studies.common import Result, Row, basket_for, data_for, mean_row, share_row
 from foible.studies.peer_pressure import table1_figures, table1_sizes
 from foible.studies.peer_pressure.trends import Three, trend_rows, trend_words
+from foible.summary import row_by_row
 
 NETWORKS = ("mlp:10", "mlp:20", "mlp:30", "mlp:40", "mlp:50")
 PAPER = {  # network -> success %, moves, forward inferences through all five networks
@@ -60,17 +60,11 @@ class Counts:
 
 def counts_of(run: Path) -> list[Counts]:
     """What each suspect came to in a run folder, in the order in which suspects first appear."""
-    columns = ("suspect", "outcome", "moves", "candidates", "forwards", "networks")
-    found: dict[str, Counts] = {}
-    for file in shard_files(run):
-        for row in read_shard(file, columns).select(list(columns)).to_pylist():
-            one = found.setdefault(row["suspect"], Counts(row["suspect"]))
-            one.trials += 1
-            if row["outcome"] == "found":
-                one.moves.append(row["moves"])
-                one.counted.append(row["candidates"] * len(row["networks"]))
-                one.spent.append(row["forwards"])
-    return list(found.values())
+    counts = []
+    for suspect, each in row_by_row(run).items():
+        finds = (each[name][each["found"] > 0].tolist() for name in ("moves", "counted", "forwards"))
+        counts.append(Counts(suspect, len(each["found"]), *finds))
+    return counts
 
 
 def rows_of(table: str, counts: Sequence[Counts]) -> list[Row]:

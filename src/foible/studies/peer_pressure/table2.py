@@ -42,7 +42,7 @@ GRID = 7  # digits across and down in each panel of Fig. 1
 
 
 @dataclass
-class Tally:
+class PeerTrials:
     """Trials of one number of peers, over some choices of them. The counts after `moves` are of what was found."""
 
     trials: int = 0
@@ -72,8 +72,8 @@ class Curve:
 
     space: str
     level: float
-    pooled: list[Tally] = field(default_factory=list)
-    nested: list[tuple[str, Tally]] = field(default_factory=list)
+    pooled: list[PeerTrials] = field(default_factory=list)
+    nested: list[tuple[str, PeerTrials]] = field(default_factory=list)
     whole: Findings | None = None
 
     @property
@@ -108,7 +108,7 @@ def run(
     with progress("Hunting", len(curves) * sum(map(len, chosen)), quiet=quiet) as bar:
         for curve in curves:
             for sets in chosen:
-                pooled = Tally()
+                pooled = PeerTrials()
                 for choice in sets:
                     found = hunt(
                         networks.only([suspect, *choice]), images, suspect=suspect, trials=trials, seed=seed,
@@ -119,7 +119,7 @@ def run(
                     rest = [name for name in peers if name not in choice]
                     pooled.add(found, judge, networks, rest)
                     if choice == sets[0]:
-                        curve.nested.append((", ".join(choice) or "none", Tally()))
+                        curve.nested.append((", ".join(choice) or "none", PeerTrials()))
                         curve.nested[-1][1].add(found, judge, networks, rest)
                         curve.whole = found  # the last is with all peers
                     bar.advance(1)
