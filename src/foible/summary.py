@@ -174,7 +174,7 @@ def tally(table: pa.Table, cells: bool = True) -> Iterator[tuple[Tally, str]]:
             setattr(one, name, int(costs[name][finds].sum()))
         one.all_forwards, one.all_backwards = (int(costs[name][here].sum()) for name in ("forwards", "backwards"))
         if cells and len(finds):
-            one.cells = set(cells_of(table.take(pa.array(finds)), config in atlases)[0])
+            one.cells = set(cells_of(table.select(list(CELL)).take(pa.array(finds)), config in atlases)[0])
         yield one, config
 
 

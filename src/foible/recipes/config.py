@@ -43,6 +43,9 @@ class HuntConfig:
     atlas: bool = _help(False, "Look for different mistakes: the best of each class, answer, kind and size of move.")
     shrink: bool = _help(True, "Shrink every find to the least change that still holds.")
     realism: str = _help("patches", "How typical a find looks: patches, network:SPEC (not of the basket), or none.")
+    judge_all: bool = _help(
+        False, "Judge every image of the split first, to tell each network's accuracy on all of them."
+    )
     unit: int | None = _help(None, "Trials in one unit of work, which is one shard on disk (default: by image size).")
 
     def __post_init__(self) -> None:
@@ -136,6 +139,9 @@ class DistortConfig:
     )
     unlabelled: bool = _help(False, "The data has no labels: what the network says of an image stands in.")
     canvas: str | None = _help(None, "Pixels that are distorted: 224 or 320x240. Default: the network's input.")
+    judge_all: bool = _help(
+        False, "Judge every image of the split first, to tell each network's accuracy on all of them."
+    )
     unit: int | None = _help(None, "Images in one unit of work, which is one shard on disk (default: by image size).")
 
     def __post_init__(self) -> None:

@@ -19,10 +19,10 @@ from foible.images import to_floats
 from foible.permission import Permission
 from foible.recipes.config import DistortConfig
 from foible.recipes.distort_check import check_differentiable
-from foible.recipes.distort_images import right_under_source
 from foible.recipes.distort_methods import asked_with, make_method, read_method
 from foible.recipes.distort_targets import read_target
 from foible.recipes.distort_units import Distorting, meet_source, settings_of, source_first
+from foible.recipes.seeds import right_under_source
 from foible.runs.job import Task, check_images, run
 from foible.runs.recipe import Recipe, known_options
 

@@ -21,7 +21,6 @@ from foible.basket import Basket, Budget
 from foible.data import Dataset, Photographs, read
 from foible.errors import UserError
 from foible.findings import Findings, with_metadata
-from foible.randomness import integers
 from foible.realism import Realism
 from foible.realism import fit as fit_realism
 from foible.recipes.config import HuntConfig
@@ -58,7 +57,7 @@ class Searching:
     def trials(self, lanes: Tensor) -> tuple[Trials, Tensor]:
         """The trials of these lanes, and where in the data their seed images stand."""
         eligible, meeting = self.task.seeds["eligible"], self.task.meeting
-        drawn = integers(self.settings["seed"], lanes, stream="hunt.seeds", high=len(eligible), count=1)[:, 0]
+        drawn = lanes % len(eligible)  # each once, and round again only when all are used
         index, aims = eligible[drawn], self.task.seeds["aims"][drawn]
         once, places = index.unique(return_inverse=True)
         seen = read(meeting.data, once, [meeting.canvas])

@@ -1,9 +1,15 @@
-"""Where a hunt begins: who is suspect and who is peer, and the images that all of them get right."""
+"""Where searches begin: who is suspect and who is peer, and the images that are worth beginning with.
+
+Nothing is judged that nobody needs: images are looked at in an order that is a function of the seed, and only until
+there are enough. A hunt of a hundred trials over a million photographs begins after a few hundred of them.
+"""
 
 from __future__ import annotations
 
+import math
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -12,10 +18,18 @@ from torch import Tensor
 from foible.basket import Basket
 from foible.clean import Clean, answers, hints, none_read, tell, tell_unreadable
 from foible.errors import UserError
-from foible.judging import judged
+from foible.judging import Judged, judged
 from foible.meeting import Meeting
 from foible.progress import progress
+from foible.randomness import words
 from foible.runs.job import Seeds, Task
+
+LEAST = 64  # images that are looked at together, and that are kept to tell what is typical
+SPARE = 1.1  # look at so many times what should be enough
+RAREST = 0.02  # the share of good images that is reckoned with at the least
+FEW = 256  # images that hints are tried on
+
+Good = Callable[[Judged, Tensor, Tensor], tuple[Tensor, Tensor]]  # (batch, said, labels) -> which are good, their aims
 
 
 def peers_of(basket: Basket, suspect: str, peers: Sequence[str]) -> list[str]:
@@ -36,7 +50,129 @@ def chosen(basket: Basket, config: Any) -> Basket:
     return basket.only([*tested, *peers])
 
 
-def tell_few(peers: int) -> None:
+@dataclass
+class Looked:
+    """What was looked at: good positions and their classes, in order; accuracies; what could not be read."""
+
+    clean: Clean
+    positions: list[Tensor] = field(default_factory=list)
+    aims: list[Tensor] = field(default_factory=list)
+    unreadable: list[str] = field(default_factory=list)
+    few: list[tuple[Tensor, Tensor]] = field(default_factory=list)  # images and labels, for hints
+    have: int = 0
+    seen: int = 0
+
+    def next(self, wanted: int) -> int:
+        """How many images to look at now, by what the share of good ones was so far."""
+        if not self.seen:
+            return max(LEAST, wanted)
+        return max(LEAST, math.ceil(SPARE * (wanted - self.have) / max(RAREST, self.have / self.seen)))
+
+
+def look(task: Task, stream: str, wanted: int, good: Good, doing: str) -> Looked:
+    """Judge images, in an order that the seed gives, until `wanted` are good; all of them with `judge_all`."""
+    basket, meeting, labelled = task.basket, task.meeting, not task.config.unlabelled
+    found = Looked(Clean(basket.names, basket.classes))
+    drawn = words(task.config.seed, meeting.index, stream=stream, count=1)[:, 0]
+    order, place = meeting.index[drawn.argsort(stable=True)], 0
+    with progress(doing, min(len(order), wanted), quiet=task.quiet) as bar:
+        while place < len(order) and (found.have < wanted or task.config.judge_all):
+            some = order[place:] if task.config.judge_all else order[place : place + found.next(wanted)]
+            place += len(some)
+            for part in judged(basket, meeting.data, index=some, canvas=meeting.canvas, native=False, keep=labelled):
+                said, labels = answers(part.logits), meeting.labels[part.index]
+                fine, aims = good(part, said, labels)
+                found.positions.append(part.index[fine])
+                found.aims.append(aims[fine])
+                found.unreadable += map(meeting.told, part.problems)
+                found.seen += len(part.index)
+                if labelled:
+                    found.clean.add(said, labels)
+                    if part.canvas is not None and sum(len(images) for images, _ in found.few) < FEW:
+                        found.few.append((part.canvas, labels))
+                bar.advance(max(0, min(wanted - found.have, int(fine.sum()))))
+                found.have += int(fine.sum())
+    if not found.seen:
+        raise none_read(meeting.data.name, len(order), found.unreadable[0])
+    return found
+
+
+def _tell(task: Task, found: Looked, notes: Sequence[str]) -> dict[str, str]:
+    """Say how good each network is on what was looked at, and what could not be read; hints where one seems broken."""
+    if not task.quiet:
+        tell_unreadable(found.unreadable)
+    if task.config.unlabelled:
+        return {}
+    advice = hints(task.basket, found.clean, *(torch.cat(parts) for parts in zip(*found.few, strict=True)))
+    if not task.quiet:
+        tell(found.clean, [*task.basket.notes, *task.meeting.notes, *notes], advice)
+    return advice
+
+
+def _seeds(task: Task, found: Looked, **tensors: Tensor) -> Seeds:
+    return Seeds(tensors, None if task.config.unlabelled else found.clean.rows(), found.unreadable)
+
+
+def right_under_all(task: Task) -> Seeds:
+    """`eligible`: positions of images that every network gets right (or, without labels, that all call the same), as
+    many as there are trials if there are so many; and `aims`: their classes."""
+    labelled, wanted = not task.config.unlabelled, max(LEAST, task.config.trials)
+
+    def good(part: Judged, said: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+        aims = labels if labelled else said[0]
+        return (said == aims).all(0) & (aims >= 0) & part.logits.isfinite().all(2).all(0), aims
+
+    found = look(task, "hunt.seeds", wanted, good, "Judging seed images")
+    advice = _tell(task, found, _canvas_note(task.meeting))
+    data, names = task.meeting.data, ", ".join(task.basket.names)
+    if not task.quiet and not labelled:
+        notes = [*task.basket.notes, *task.meeting.notes, *_canvas_note(task.meeting)]
+        agreed = (
+            f"{found.have} of {found.seen} images are called the same by all {len(task.basket)} networks: the seeds"
+        )
+        print("\n  ".join(["Without labels:", *notes, agreed]), file=sys.stderr)
+    if not found.have:
+        how = "classified right" if labelled else "called the same"
+        raise UserError(
+            f"none of the {found.seen} images of {data.name!r} ({data.split}) is {how} by all of {names}: check the "
+            f"class order and the preprocessing.{''.join(advice.values())}"
+        )
+    if not task.quiet:
+        _tell_few(len(task.config.peers) or len(task.basket) - 1)
+    eligible, aims = (torch.cat(parts)[:wanted] for parts in (found.positions, found.aims))
+    return _seeds(task, found, eligible=eligible, aims=aims)
+
+
+def right_under_source(task: Task) -> Seeds:
+    """`chosen`: positions of images that the first network gets right; fewer images are the first of more. With `wrong`
+    also those that it gets wrong; without labels every image that it answers will do."""
+    labelled, wrong, wanted = not task.config.unlabelled, task.config.wrong, task.config.images
+
+    def good(_: Judged, said: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+        fine = (said[0] >= 0) & (said[0] == labels) if labelled else said[0] >= 0
+        return torch.ones_like(fine) if labelled and wrong else fine, labels
+
+    found = look(task, "distort.images", wanted, good, "Choosing images")
+    _tell(task, found, ())
+    if not task.quiet and 0 < found.have < wanted:
+        print(f"{found.have} images are all that there are to distort ({wanted} were asked for)", file=sys.stderr)
+    if not found.have:
+        data, how = task.meeting.data, "classified right" if labelled else "answered"
+        raise UserError(
+            f"none of the {found.seen} images of {data.name!r} ({data.split}) is {how} by {task.basket.names[0]!r}: "
+            "check the class order and the preprocessing"
+        )
+    return _seeds(task, found, chosen=torch.cat(found.positions)[:wanted].sort().values)
+
+
+def _canvas_note(meeting: Meeting) -> list[str]:
+    if meeting.canvas is None:
+        return []
+    height, width = meeting.canvas.size
+    return [f"moves act on a canvas of {width}×{height}; each network sees all of it, at its own input size"]
+
+
+def _tell_few(peers: int) -> None:
     """Say what few peers are worth."""
     if peers < 3:
         print(
@@ -45,56 +181,3 @@ def tell_few(peers: int) -> None:
             "145, 96, 72 and 57 with one to four. `foible train probe:NETWORK` makes more from one network.",
             file=sys.stderr,
         )
-
-
-def right_under_all(task: Task) -> Seeds:
-    """`eligible`: positions of the images that every network gets right (or, without labels, that all call the same),
-    and `aims`: their classes."""
-    basket, meeting, labelled, quiet = task.basket, task.meeting, not task.config.unlabelled, task.quiet
-    data, clean = meeting.data, Clean(basket.names, basket.classes)
-    aims = torch.full((len(data),), -1)
-    unreadable: list[str] = []
-    few: list[tuple[Tensor, Tensor]] = []
-    seen = 0
-    with progress("Judging seed images", len(meeting.index), quiet=quiet) as bar:
-        for part in judged(basket, data, index=meeting.index, canvas=meeting.canvas, native=False, keep=labelled):
-            said = answers(part.logits)
-            labels = meeting.labels[part.index] if labelled else said[0]
-            right = (said == labels).all(0) & (labels >= 0) & part.logits.isfinite().all(2).all(0)
-            aims[part.index] = torch.where(right, labels, -1)
-            seen += len(part.index)
-            unreadable += [f"{data.files[place] if data.files else place}: {why}" for place, why in part.problems]
-            if labelled:
-                clean.add(said, labels)
-                if part.canvas is not None and sum(len(images) for images, _ in few) < 256:
-                    few.append((part.canvas, labels))
-            bar.advance(len(part.index) + len(part.problems))
-    if not seen:
-        raise none_read(data.name, len(meeting.index), unreadable[0])
-    if not quiet:
-        tell_unreadable(unreadable)
-    advice = hints(basket, clean, *(torch.cat(parts) for parts in zip(*few, strict=True))) if labelled else {}
-    eligible = (aims >= 0).nonzero()[:, 0]
-    if not quiet:
-        notes = [*basket.notes, *meeting.notes, *_canvas_note(meeting)]
-        if labelled:
-            tell(clean, notes, advice)
-        else:
-            agreed = f"{len(eligible)} of {seen} images are called the same by all {len(basket)} networks: the seeds"
-            print("\n  ".join(["Without labels:", *notes, agreed]), file=sys.stderr)
-    if not len(eligible):
-        how = "classified right" if labelled else "called the same"
-        raise UserError(
-            f"none of the {seen} images of {data.name!r} ({data.split}) is {how} by all of "
-            f"{', '.join(basket.names)}: check the class order and the preprocessing.{''.join(advice.values())}"
-        )
-    if not quiet:
-        tell_few(len(task.config.peers) or len(basket) - 1)
-    return Seeds({"eligible": eligible, "aims": aims[eligible]}, clean.rows() if labelled else None, unreadable)
-
-
-def _canvas_note(meeting: Meeting) -> list[str]:
-    if meeting.canvas is None:
-        return []
-    height, width = meeting.canvas.size
-    return [f"moves act on a canvas of {width}×{height}; each network sees all of it, at its own input size"]
