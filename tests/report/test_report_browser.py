@@ -46,7 +46,7 @@ def reports(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     classes = [HOSTILE, "</style>", "</title>", "<!--", '"', *"abcde"]
     config = {**CONFIG, "space": HOSTILE, HOSTILE: HOSTILE}
     long = tuple(f"network{'x' * 90}{n}" for n in range(10))
-    wide = [found_row(default_rng(n), name, long, 0, 10, least=8) for n, name in enumerate(long)]
+    wide = [found_row(default_rng(n), name, long, 0, 40, least=8) for n, name in enumerate(long)]
     tables = {
         "usual": realistic(),
         "hostile": Findings(table_of(nasty, classes, config)),
@@ -64,10 +64,13 @@ def reports(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return hunts | {name: write_report(run) for name, run in _comparisons(folder).items()}
 
 
-def _scattered(count: int) -> list[dict[str, Any]]:
+def _scattered(count: int, classes: int = 200) -> list[dict[str, Any]]:
     """Findings of ever other classes."""
     some = shrunk(rows(count))
-    return [row | {"truth": 2 * n, "consensus": 2 * n, "said": 2 * n + 1} for n, row in enumerate(some)]
+    for number, row in enumerate(some):
+        row |= {"truth": 2 * number, "consensus": 2 * number, "said": 2 * number + 1}
+        row |= {name: [line + [0.0] * (classes - len(line)) for line in row[name]] for name in ("before", "after")}
+    return some
 
 
 def _comparisons(folder: Path) -> dict[str, Path]:
