@@ -51,7 +51,7 @@ EPILOG = """First steps: [bold]foible demo[/bold]. What this machine has: [bold]
 Exit codes: 0 done, 1 a gate failed, 2 wrong input, 3 interrupted, 4 an error of ours.
 """
 
-RESUMABLE = ("gate", "demo", "train", "study")  # besides the recipes: what they finished is kept
+RESUMABLE = ("run", "gate", "demo", "train", "study")  # besides the recipes: what they finished is kept
 
 BROKEN_PIPE = 141  # what a shell reports for any program whose reader went away
 

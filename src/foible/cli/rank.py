@@ -42,9 +42,10 @@ def rank(
 ) -> None:
     """Rank unlabelled images as they are: first those on which a suspect dissents most clearly from all its peers.
 
-    Nothing is searched or changed (pool-based active learning: query by committee). Where all peers agree and the
-    suspect says another class, one of them is wrong; the clearest are kept, labelled by the peers' consensus, or
-    left to people with --label people. Stop it with Ctrl-C and the same command goes on.
+    Nothing is searched or changed (active learning: query by committee). Where
+    all peers agree on a class and the suspect says another, somebody is wrong.
+    The clearest are kept, labelled by the peers' consensus, or left to people
+    with --label people. Stop it with Ctrl-C and the same command goes on.
 
     Example: foible rank --basket B --data folder:photos --suspect mlp-10 --top 500 --out runs/pool
     """

@@ -94,6 +94,7 @@ def spectrum(
     shape = input_shape(networks, name) if found is None else tuple(found.images.shape[1:])
     how = networks.hows[name]
     sample = torch.full((1, *shape), 0.5, device=networks.device) if found is None else found.images[:1]
+    networks.only([name]).check(sample)  # what does not fit is said with the network's name
     traced = trace(module, how(padded(sample)))
     with progress(f"Spectrum of {name}", len(traced.calls), quiet=quiet) as bar:
         bounds = [*pixel_bounds(how, shape), *network_bounds(traced, effort, bar.advance)]

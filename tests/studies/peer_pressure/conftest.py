@@ -48,6 +48,6 @@ def few(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     def shrink(module: Any, **plan: Any) -> None:
         monkeypatch.setitem(module.SCALES, "quick", module.SCALES["quick"] | plan)
 
-    monkeypatch.setattr("foible.recipes.hunt.cores", lambda: 1)  # starting workers would take longer than the work
+    monkeypatch.setattr("foible.runs.job.cores", lambda: 1)  # starting workers would take longer than the work
     monkeypatch.setattr(held_out, "NETWORK", "mlp:30")  # learns in a moment what a test needs
     return shrink
