@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from scipy.optimize import linear_sum_assignment
 from torch import Tensor
 
 from foible.basket import Basket, padded
@@ -80,6 +79,8 @@ class Clean:
 
     def reordered(self, name: str) -> float:
         """The accuracy that the best other order of the network's class list would give."""
+        from scipy.optimize import linear_sum_assignment  # half a second to load, and few need it
+
         if self.confusion is None:
             return 0.0
         counts = self.confusion[self.names.index(name)].view(len(self.classes), -1).numpy()

@@ -177,13 +177,9 @@ def _own_shards(folder: RunFolder) -> list[Path]:
 def read_shard(file: Path, columns: Sequence[str] | None = None) -> pa.Table:
     """One shard, checked; a damaged file is named."""
     try:
-        here = pq.read_schema(ordinary(file)).names
-        table = pq.read_table(
-            file,
-            columns=None if columns is None else [name for name in columns if name in here],
-            partitioning=None,
-            page_checksum_verification=True,
-        )
+        with pq.ParquetFile(ordinary(file), page_checksum_verification=True) as shard:
+            here = shard.schema_arrow.names
+            table = shard.read(None if columns is None else [name for name in columns if name in here])
         _check_version(table.schema, str(file))
         table = _modern(table, SCHEMA.names if columns is None else list(columns))
         table.validate(full=True)

@@ -156,7 +156,7 @@ def tally(table: pa.Table, cells: bool = True) -> Iterator[tuple[Tally, str]]:
     trial = np.where(lanes < 0, -1 - np.arange(len(lanes)), lanes)  # without a number, each row is a trial
     trials, _ = distinct(group, trial)
     solved, _ = distinct(group[found], trial[found])
-    unlabelled = pc.equal(table.column("label_from"), "consensus").fill_null(False).to_numpy()[trials]
+    unlabelled = numbers(pc.equal(table.column("label_from"), "consensus"))[trials] > 0
     costs = each_row(table)
     for number, row in enumerate(first.tolist()):
         here = group == number
@@ -189,8 +189,7 @@ def row_by_row(run: str | PathLike[str] | Findings) -> dict[str, dict[str, Ints]
     parts: dict[str, dict[str, list[Ints]]] = {}
     for table in tables(run, COUNTED):
         names, which = codes(table.column("suspect"))
-        found = pc.equal(table.column("outcome"), "found").to_numpy().astype(np.int64)
-        costs = each_row(table) | {"found": found}
+        costs = each_row(table) | {"found": numbers(pc.equal(table.column("outcome"), "found"))}
         for number, name in enumerate(names):
             here = parts.setdefault(name, {column: [] for column in costs})
             for column, values in costs.items():
@@ -208,8 +207,8 @@ def cells_of(table: pa.Table, own: bool) -> tuple[list[Cell], Ints]:
     named, which = codes(kinds.flatten().take(pa.array((np.cumsum(some) - some)[some > 0])))
     kind = np.full(len(table), len(named))
     kind[some > 0] = which
-    size = np.asarray(whole(table.column("size")).to_numpy(zero_copy_only=False), np.float64)
-    known = whole(table.column("size")).is_valid().to_numpy(zero_copy_only=False)
+    size = floats(table.column("size"))
+    known = numbers(pc.is_valid(table.column("size"))) > 0
     moves = moves.clip(0)
     if not own:
         least = whole(table.column("least_path"))
@@ -229,7 +228,7 @@ def _lengths_of_single_moves(least: pa.ListArray, steps: Ints, alone: NDArray[np
     steps = steps.clip(0)
     inner = least.flatten()
     draws = lengths(inner)
-    flat = inner.flatten().to_numpy(zero_copy_only=False).astype(np.float64)
+    flat = floats(inner.flatten())
     owner = np.full(len(inner), -1)
     owner[(np.cumsum(steps) - steps)[alone]] = np.arange(alone.sum())
     owners = np.repeat(owner, draws)
@@ -244,8 +243,13 @@ def whole(column: pa.ChunkedArray | pa.Array) -> Any:
 
 
 def numbers(column: pa.ChunkedArray | pa.Array, missing: int = -1) -> Ints:
-    """Integers, with nulls as -1."""
+    """Integers, or 1 for true, with nulls as -1."""
     return np.asarray(pc.fill_null(column.cast(pa.int64()), missing).to_numpy(zero_copy_only=False))
+
+
+def floats(column: pa.ChunkedArray | pa.Array) -> NDArray[np.float64]:
+    """Numbers, with nulls as NaN; a copy."""
+    return np.array(column.to_numpy(zero_copy_only=False), np.float64)
 
 
 def lengths(column: pa.ChunkedArray | pa.Array, missing: int = 0) -> Ints:

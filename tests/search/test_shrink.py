@@ -14,7 +14,7 @@ from foible.objectives import Dissent
 from foible.search import Trials, hill_climb
 from foible.search.found import FOUND
 from foible.search.paths import padded, walk
-from foible.search.shrink import Shrunk, shrink
+from foible.search.shrink import Shrunk, _width, shrink
 from foible.spaces import Affine, Chain, Crop, Photometric, Swaps, is_box
 from foible.testing import Counting, linear_basket, linear_network, linear_trials
 
@@ -202,3 +202,22 @@ def test_nothing_to_shrink() -> None:
     still = shrink_all(Affine(), basket, trials, [torch.empty(0, 6)] * 3)  # never moved, never wrong
     assert [len(path) for path in still.paths] == [0, 0, 0]
     assert torch.equal(still.images, trials.seeds / 255)
+
+
+def test_paths_of_unlike_lengths_stand_in_one_tensor() -> None:
+    given = [torch.rand(length, 3) for length in (2, 0, 5, 1)]
+    draws, lengths = padded(given, 3, torch.device("cpu"))
+    assert lengths.tolist() == [2, 0, 5, 1]
+    assert draws.shape == (4, 5, 3)
+    for row, path in enumerate(given):
+        assert torch.equal(draws[row, : len(path)], path)
+        assert bool((draws[row, len(path) :] == 0.5).all())
+    assert padded([torch.empty(0, 3)], 3, torch.device("cpu"))[0].shape == (1, 0, 3)
+    assert padded([], 3, torch.device("cpu"))[0].shape == (0, 0, 3)
+
+
+def test_rows_of_a_batch_are_lanes_within_the_memory_of_a_cpu() -> None:
+    """As on a CPU: a thousand small images, and as few as are needed of large ones."""
+    basket = linear_basket()
+    assert _width(basket, torch.empty(3, 1, 28, 28)) == 1000
+    assert _width(basket, torch.empty(1, 1, 400, 4000)) == 10
