@@ -20,7 +20,7 @@ from foible import cli
 from foible.errors import FoibleError, Interrupted, UserError
 
 PANELS = {
-    "Find": {"hunt", "compare", "demo", "distort"},
+    "Find": {"hunt", "compare", "rank", "demo", "distort", "run"},
     "Guard": {"suite", "gate"},
     "Look": {"show", "report", "inspect", "data", "doctor"},
     "Label": {"export"},

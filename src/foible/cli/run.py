@@ -42,9 +42,12 @@ def run(
         if "=" not in text:
             raise UserError(f"--set {text!r}: expected NAME=VALUE, as in --set trials=200")
     _, found = find_recipe(recipe)
-    several: dict[str, Any] = {name: tuple(given.pop(name).split(",")) for name in ("suspect", "peers") if name in given}
-    settings = {**several, **bind(found.config, given, f"the recipe {recipe!r}")}
-    run_recipe(recipe, listed(basket, network), data, out=out, workers=workers, device=device, trust=trust, quiet=json,
-               **settings)  # fmt: skip
+    lists = [name for name in ("suspect", "peers") if name in given]
+    several = {name: tuple(given.pop(name).split(",")) for name in lists}
+    settings: dict[str, Any] = {**several, **bind(found.config, given, f"the recipe {recipe!r}")}
+    run_recipe(
+        recipe, listed(basket, network), data, out=out, workers=workers, device=device, trust=trust, quiet=json,
+        **settings,
+    )  # fmt: skip
     report = write_report(out)
     load(found.told)(load(found.summary)(out), json=json, report=report, run=str(out))
