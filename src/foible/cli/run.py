@@ -43,8 +43,8 @@ def run(
             raise UserError(f"--set {text!r}: expected NAME=VALUE, as in --set trials=200")
     _, found = find_recipe(recipe)
     lists = [name for name in ("suspect", "peers") if name in given]
-    several = {name: tuple(given.pop(name).split(",")) for name in lists}
-    settings: dict[str, Any] = {**several, **bind(found.config, given, f"the recipe {recipe!r}")}
+    several: dict[str, Any] = {name: tuple(given.pop(name).split(",")) for name in lists}
+    settings = {**several, **bind(found.config, given, f"the recipe {recipe!r}")}
     run_recipe(
         recipe, listed(basket, network), data, out=out, workers=workers, device=device, trust=trust, quiet=json,
         **settings,
