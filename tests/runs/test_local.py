@@ -74,7 +74,6 @@ def test_one_thread_gives_the_callers_number_back() -> None:
         torch.set_num_threads(1)
 
 
-
 def test_a_script_without_a_main_guard_may_use_workers(tmp_path: Path) -> None:
     task = linear_task(tmp_path)
     script = tmp_path / "script.py"
