@@ -124,6 +124,27 @@ def test_it_is_shown_reported_replayed_exported_and_cited(
         foible.run("hunted", basket, data)
 
 
+def test_a_run_may_be_called_anything(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`ranking` is also the folder of what comes first in a ranking."""
+    basket, data = _task(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    for name, options in (("hunt", {"suspect": "A", "trials": 16, "patience": 5}), ("rank", {"top": 9})):
+        run = Path(name) / "ranking"
+        foible.run(name, basket, data, out=run, split="train", unit=8, workers=2, quiet=True, **options)
+        assert len(foible.Findings.open(run))
+
+
+@pytest.mark.parametrize("where", [{"recipe": 3}, {"space": ["x"]}, {"recipe": "no.py"}])
+def test_an_edited_run_of_ones_own_is_refused(mend: str, tmp_path: Path, where: dict[str, Any]) -> None:
+    basket, data = _task(tmp_path)
+    run = tmp_path / "run"
+    foible.run(mend, basket, data, out=run, suspect="A", trials=8, split="train", patience=5, quiet=True)
+    config = json.loads((run / "config.json").read_text())
+    config["where"].update(where)
+    (run / "config.json").write_text(json.dumps(config))
+    assert cli.run(["replay", str(run), "--trust"]) == 2
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no kill -9")
 def test_kill_and_resume(mend: str, tmp_path: Path) -> None:
     basket, data = _task(tmp_path)

@@ -26,6 +26,7 @@ from foible.networks.load import same_network
 from foible.networks.preprocess import Preprocess
 from foible.permission import NOTHING, Permission, is_remembered, places_of
 from foible.progress import progress
+from foible.records import TEXT, check
 from foible.runs.folder import RunFolder
 from foible.runs.local import Shard, Tick, cores, do_unit, one_thread, run_units
 from foible.runs.recipe import RECIPES, Recipe, known_options, load, recipe_called
@@ -147,7 +148,7 @@ def _on_disk(
         folder.inside(FIRST)
         stage, first = RunFolder(folder.path / FIRST), load(recipe.first)(task)
         stage.begin(task.settings, where, len(first.sizes))
-        do(first, stage, recipe.doing)
+        do(first, stage, recipe.doing, first=True)
         before = _tables(stage)
     work = _units(task, before)
     if recipe.first is None:
@@ -160,7 +161,7 @@ def _on_disk(
         load(recipe.finish)(task, work, folder)
 
 
-def _do(task: Task, work: Work, folder: RunFolder, doing: str, *, apart: bool) -> None:
+def _do(task: Task, work: Work, folder: RunFolder, doing: str, *, apart: bool, first: bool = False) -> None:
     """Do the units that are missing, in worker processes where they can open everything themselves."""
     sizes, total = work.sizes, sum(work.sizes)
     missing = folder.missing(len(sizes))
@@ -173,7 +174,7 @@ def _do(task: Task, work: Work, folder: RunFolder, doing: str, *, apart: bool) -
         if apart and processes > 1:
             arrays = {name: tensor.numpy() for name, tensor in task.seeds.items()}
             may = task.may.reading(folder.config["where"]["data"])
-            prepare = partial(_prepare, arrays=arrays, may=may, first=folder.path.name == FIRST)
+            prepare = partial(_prepare, arrays=arrays, may=may, first=first)
             run_units(prepare, folder, missing, workers=processes, tick=bar.advance)
             return
         try:
@@ -245,8 +246,10 @@ def open_again(
     """
     config = RunFolder(run).config
     settings, where = config["settings"], config["where"]
-    recipe = may.run(*where["recipe"].rsplit(":", 1)) if "recipe" in where else recipe_called(settings["recipe"])
+    own = ".py:" in settings["recipe"]
+    recipe = _from_file(where.get("recipe", settings["recipe"]), may) if own else recipe_called(settings["recipe"])
     named = {name: where.get(name, settings.get(name)) for name in recipe.parts}
+    check(named, {str: TEXT}, f"the run {str(run)!r}")
     parts = load(recipe.make)(named, may, {})
     has_labels, labelled = recipe.labels(settings)
     data = open_data(data_of(run, where["data"], may), settings["split"], labelled=has_labels, quiet=True)
@@ -357,10 +360,16 @@ def find_recipe(recipe: str | Recipe) -> tuple[str, Recipe]:
         return "", recipe
     if ".py:" not in recipe:
         return "", recipe_called(recipe)
-    made = Permission.typed(recipe).run(*recipe.rsplit(":", 1))
+    return recipe, _from_file(recipe, Permission.typed(recipe))
+
+
+def _from_file(spec: str, may: Permission) -> Recipe:
+    """The recipe that FILE.py:NAME names."""
+    file, _, name = spec.rpartition(":")
+    made = may.run(file, name)
     if not isinstance(made, Recipe):
-        raise UserError(f"{recipe!r} is {type(made).__name__}: expected a foible.Recipe")
-    return recipe, made
+        raise UserError(f"{spec!r} is {type(made).__name__}: expected a foible.Recipe")
+    return made
 
 
 def _in_this_process(named: Mapping[str, str], recipe: Recipe, spec: str) -> bool:

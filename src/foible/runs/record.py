@@ -55,14 +55,14 @@ FORMS: dict[str, dict[str, Any]] = {
 FORMS["pool"] = FORMS["rank"]  # as runs of 0.1.0 call it
 
 # Where a run found its parts. Specs: what they name is judged where it is opened.
-PLACES = {"basket": [TEXT], "data": TEXT, "device": TEXT, "trust?": bool}
+PLACES = {"basket": [TEXT], "data": TEXT, "device": TEXT, "trust?": bool, "recipe?": TEXT}
 WHERE: dict[str, dict[str, Any]] = {
-    "hunt": {**PLACES, "space": TEXT, "objective": TEXT, "search": TEXT},
+    "hunt": {**PLACES, "space": TEXT, "objective": TEXT, "search": TEXT, "realism?": TEXT},
     "compare": PLACES,
     "distort": {**PLACES, "method": TEXT},
-    "rank": PLACES,
-    "pool": PLACES,
+    "rank": {**PLACES, "realism?": TEXT},
 }
+WHERE["pool"] = WHERE["rank"]
 ACCURACY = {
     **dict.fromkeys(("right", "n"), COUNT), **dict.fromkeys(("share", "low", "high", "chance"), NUMBER),
     "near_chance": bool, "far_behind?": bool,
@@ -88,8 +88,8 @@ def read_config(folder: Path) -> dict[str, Any]:
         raise UserError(f"{file} is damaged ({str(error).removeprefix(str(file)).strip()}): {ADVICE}") from error
     recipe = config["settings"]["recipe"]
     check_hash(config, folder)
-    own = {**PLACES, "recipe?": TEXT}  # of a recipe of somebody's own: what all recipes have
-    form = {"settings": FORMS.get(recipe, SHARED), "where": WHERE.get(recipe, own), "units": whole(0, MOST_UNITS)}
+    # Of a recipe of somebody's own there is what all recipes have.
+    form = {"settings": FORMS.get(recipe, SHARED), "where": WHERE.get(recipe, PLACES), "units": whole(0, MOST_UNITS)}
     told = {"notes?": [TEXT], "clean?": (None, {str: ACCURACY})}
     check(config, {**form, **told}, str(file))
     _check_names(config["settings"], file)
