@@ -95,7 +95,11 @@ def _texts(given: Iterable[object]) -> Iterator[str]:
 
 
 def _full(path: str) -> str:
-    return str(Path(path).resolve())
+    """In full; as it is, where it can be no file's name."""
+    try:
+        return str(Path(path).resolve())
+    except (OSError, ValueError):
+        return path
 
 
 def _run(path: str, name: str) -> Any:

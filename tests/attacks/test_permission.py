@@ -238,6 +238,12 @@ def test_a_hash_covers_what_is_imported_from_beside(tmp_path: Path) -> None:
     assert code_sha256(tmp_path / "a.py") == before
 
 
+@pytest.mark.parametrize("path", ["a\0.py", "x" * 5000 + ".py", "\ud800.py", "../../x.py"])
+def test_what_can_be_no_file_is_refused_like_any_other(path: str) -> None:
+    with pytest.raises(UserError, match="names code"):
+        Permission().run(path, "f")
+
+
 @pytest.mark.parametrize(
     "typed",
     ["{}:f", "a={}:f?x=1", "network:{}:f", "network:a={}:f", "probe:{}:f,hidden=3", "probe:a={}:f", "affine+{}:f?y=2"],
