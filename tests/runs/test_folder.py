@@ -162,3 +162,26 @@ def test_a_run_that_vanished_is_a_plain_error(folder: RunFolder) -> None:
     shutil.rmtree(folder.path)
     with pytest.raises(UserError, match="cannot write"):
         folder.write(0, unit_table(), {"seconds": 0.1})
+
+
+def test_floats_are_written_as_they_pack_best(tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path)
+    (tmp_path / "shards").mkdir()
+    (tmp_path / "timings").mkdir()
+    nested = pa.list_(pa.struct([("step", pa.int32()), ("draws", pa.list_(pa.float32()))]))
+    change = pa.map_(pa.string(), pa.float32())
+    table = pa.table(
+        {
+            "id": ["a", "b"],
+            "path": pa.array([[{"step": 1, "draws": [0.5, 0.25]}], []], nested),
+            "change": pa.array([[("x", 1.5)], []], change),
+        }
+    )
+    folder.write(0, table, {"seconds": 0.0})
+    assert pq.read_table(folder.shard(0)).equals(table)
+    group = pq.ParquetFile(folder.shard(0)).metadata.row_group(0)
+    encodings = {group.column(k).path_in_schema: set(group.column(k).encodings) for k in range(group.num_columns)}
+    for path in ("path.list.element.draws.list.element", "change.key_value.value"):
+        assert "BYTE_STREAM_SPLIT" in encodings[path]
+        assert "RLE_DICTIONARY" not in encodings[path]
+    assert "RLE_DICTIONARY" in encodings["id"]
