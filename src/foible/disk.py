@@ -6,8 +6,11 @@ import os
 import re
 import shutil
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
+
+from filelock import FileLock, Timeout
 
 from foible.errors import UserError
 
@@ -44,6 +47,31 @@ def write_atomically(file: Path, data: bytes) -> None:
             f"cannot write {file}: {error.strerror or error} ({_free(file.parent)}): make room and run the same "
             "command again; what was finished before is safe and will not be done twice"
         ) from error
+
+
+@contextmanager
+def held(file: Path, doing: str) -> Iterator[None]:
+    """Hold a lock; another process gets a named error. The system frees it when the holder dies.
+
+    doing: what the other process is at, for that error.
+    """
+    if file.is_symlink() or (not file.is_file() and file.exists()):  # taking it would empty what it leads to
+        raise UserError(f"{file} is no ordinary file: delete it, or give another --out")
+    lock = FileLock(file)
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        raise UserError(f"another process is {doing}: wait for it, or give another --out") from None
+    except (OSError, NotImplementedError) as error:
+        why = getattr(error, "strerror", None) or error
+        raise UserError(
+            f"cannot lock {str(file.parent)!r} against other processes ({why}): give an --out that can be written, on "
+            "a disk that knows locks"
+        ) from error
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 def write_with_folder(file: Path, data: bytes) -> None:

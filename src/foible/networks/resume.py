@@ -9,11 +9,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import filelock
-
 from foible.data import Dataset
-from foible.disk import write_atomically
-from foible.errors import FoibleError, UserError
+from foible.disk import held, write_atomically
+from foible.errors import UserError
 from foible.networks import files
 from foible.records import check, read_json, short
 
@@ -65,16 +63,10 @@ def only_here(folder: Path) -> Iterator[None]:
             raise UserError(f"{path} is a file: give a folder for the basket")
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        lock = filelock.FileLock(folder / ".lock", timeout=0)
-        lock.acquire()
-    except filelock.Timeout:
-        raise UserError(f"another process is training into {folder}: wait for it, or give another --out") from None
     except OSError as error:
-        raise FoibleError(f"cannot write into {folder}: {error.strerror or error}") from error
-    try:
+        raise UserError(f"cannot make the folder {str(folder)!r}: {error.strerror or error}") from error
+    with held(folder / ".lock", f"training into {folder}"):
         yield
-    finally:
-        lock.release()
 
 
 def _agree(folder: Path, what: str, had: Mapping[str, Any], asked: Mapping[str, Any]) -> None:

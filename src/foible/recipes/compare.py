@@ -32,7 +32,7 @@ from foible.recipes.compare_rows import Flagged, Rule, finding_rows
 from foible.recipes.compare_summary import Counts, read_summary, summarise_counts
 from foible.recipes.config import CompareConfig
 from foible.runs.folder import RunFolder
-from foible.runs.job import Task, run
+from foible.runs.job import ImageUnits, Task, run
 from foible.runs.local import Shard, Tick
 from foible.runs.recipe import Recipe
 
@@ -40,7 +40,7 @@ SUMMARY = "compare.json"
 FEW = 64  # images that hints are tried on
 
 
-class Comparing:
+class Comparing(ImageUnits):
     """The units of a comparison: some images each, with the answers of every network beside the findings."""
 
     def __init__(self, task: Task) -> None:
@@ -49,15 +49,6 @@ class Comparing:
         self.labelled: bool = task.settings["labelled"]
         old, new = (names.index(self.settings[version]) for version in ("old", "new"))
         self.rule = Rule(len(names), old, new, self.labelled)
-
-    @property
-    def parts(self) -> Sequence[Tensor]:
-        """Positions of the images of each unit."""
-        return torch.split(self.task.meeting.index, self.settings["unit"])
-
-    @property
-    def sizes(self) -> list[int]:
-        return [len(part) for part in self.parts]
 
     def unit(self, number: int, tick: Tick) -> Shard:
         """Answers and findings of one unit, and what could not be read."""

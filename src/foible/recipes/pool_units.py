@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from functools import cached_property
 
 import pyarrow as pa
@@ -20,7 +20,7 @@ from foible.networks.classes import align
 from foible.objectives import Dissent
 from foible.recipes.pool_rows import Counts, Ranking, Side, as_shard, finding_rows, gather, rank_batch
 from foible.recipes.seeds import peers_of
-from foible.runs.job import Task
+from foible.runs.job import ImageUnits, Task
 from foible.runs.local import Tick
 
 
@@ -53,17 +53,8 @@ class Ranker:
         return judged(self.task.basket, meeting.data, index=index, canvas=meeting.canvas, keep=True, workers=threads)
 
 
-class Judging(Ranker):
+class Judging(Ranker, ImageUnits):
     """The first pass: of every unit of images, the best so far of each suspect."""
-
-    @property
-    def parts(self) -> Sequence[Tensor]:
-        """Positions of the images of each unit."""
-        return torch.split(self.task.meeting.index, self.settings["unit"])
-
-    @property
-    def sizes(self) -> list[int]:
-        return [len(part) for part in self.parts]
 
     def unit(self, number: int, tick: Tick) -> pa.Table:
         """The ranking of one unit of positions."""

@@ -17,10 +17,9 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from filelock import FileLock, Timeout
 
 from foible.data.dataset import shown
-from foible.disk import ordinary, write_atomically
+from foible.disk import held, ordinary, write_atomically
 from foible.errors import UserError
 from foible.permission import remember
 from foible.records import read_configs
@@ -45,26 +44,8 @@ class RunFolder:
     def lock(self) -> Iterator[None]:
         """Hold the run; another process gets a named error. The system frees it when the holder dies."""
         self._make(self.path)
-        file = self.path / "run.lock"
-        if file.is_symlink() or (not file.is_file() and file.exists()):  # taking it would empty what it leads to
-            raise UserError(f"{file} is no ordinary file: delete it, or give another --out")
-        lock = FileLock(file)
-        try:
-            lock.acquire(timeout=0)
-        except Timeout:
-            raise UserError(
-                f"another process is working on the run {str(self.path)!r}: wait for it, or give another --out"
-            ) from None
-        except (OSError, NotImplementedError) as error:
-            why = getattr(error, "strerror", None) or error
-            raise UserError(
-                f"cannot lock {str(self.path)!r} against other processes ({why}): give an --out that can be written, "
-                "on a disk that knows locks"
-            ) from error
-        try:
+        with held(self.path / "run.lock", f"working on the run {str(self.path)!r}"):
             yield
-        finally:
-            lock.release()
 
     def _make(self, path: Path) -> None:
         try:

@@ -14,7 +14,8 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from torch import Tensor, from_numpy
+import torch
+from torch import Tensor
 
 from foible.basket import Basket
 from foible.data import Dataset, Photographs, open_data, read
@@ -46,6 +47,21 @@ class Work(Protocol):
 
     def unit(self, number: int, tick: Tick) -> pa.Table | Shard:
         """The rows of one unit; `tick(k)` says that k more are done."""
+
+
+class ImageUnits:
+    """Units of so many images each, in the order of the data: for recipes that judge every one."""
+
+    task: Task
+
+    @property
+    def parts(self) -> Sequence[Tensor]:
+        """Positions of the images of each unit."""
+        return torch.split(self.task.meeting.index, self.task.settings["unit"])
+
+    @property
+    def sizes(self) -> list[int]:
+        return [len(part) for part in self.parts]
 
 
 @dataclass(frozen=True, eq=False)
@@ -189,7 +205,7 @@ def _do(task: Task, work: Work, folder: RunFolder, doing: str, *, apart: bool, f
 
 def _prepare(path: Path, arrays: Mapping[str, Any], may: Permission, first: bool) -> Callable[..., Any]:
     """A worker's unit of work, from the run folder; `may`: what the user named just now."""
-    seeds = {name: from_numpy(array) for name, array in arrays.items()}
+    seeds = {name: torch.from_numpy(array) for name, array in arrays.items()}
     task = replace(open_again(path, may=may), seeds=seeds, workers=1)
     recipe = task.recipe
     if first:

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
-from filelock import FileLock, Timeout
 
+from foible.disk import held
 from foible.errors import UserError
 from foible.findings import Findings
 from foible.recipes.export.fiftyone import write_fiftyone
@@ -109,21 +109,14 @@ def _alone(target: Path) -> Iterator[None]:
     """Hold the place of an export; another process gets a named error. The system frees it when the holder dies."""
     _check_free(target)
     target.parent.mkdir(parents=True, exist_ok=True)
-    held = target.with_name(f".{target.name}.lock")
-    lock = FileLock(held)
-    try:
-        lock.acquire(timeout=0)
-    except Timeout:
-        raise UserError(
-            f"another process is exporting to {str(target)!r}: wait for it, or give another --out"
-        ) from None
-    try:
-        _check_free(target)  # it may have come while we asked for the lock
-        yield
-    finally:
-        with suppress(OSError):
-            held.unlink()  # while it is held: a later export makes its own
-        lock.release()
+    lock = target.with_name(f".{target.name}.lock")
+    with held(lock, f"exporting to {str(target)!r}"):
+        try:
+            _check_free(target)  # it may have come while we asked for the lock
+            yield
+        finally:
+            with suppress(OSError):
+                lock.unlink()  # while it is held: a later export makes its own
 
 
 def _remove(path: Path) -> None:
