@@ -134,6 +134,16 @@ def test_a_run_may_be_called_anything(tmp_path: Path, monkeypatch: pytest.Monkey
         assert len(foible.Findings.open(run))
 
 
+def test_a_comparison_by_processes_writes_the_same_bytes(tmp_path: Path) -> None:
+    basket, data = _task(tmp_path)
+    compare = ["compare", "--basket", basket, "--data", data, "--split", "train", "--unit", "16", "--out"]
+    assert cli.run([*compare, str(tmp_path / "one")]) == 0
+    assert cli.run([*compare, str(tmp_path / "two"), "--workers", "2"]) == 0
+    assert shards(tmp_path / "one") == shards(tmp_path / "two")
+    answers = [{f.name: f.read_bytes() for f in (tmp_path / run / "answers").iterdir()} for run in ("one", "two")]
+    assert answers[0] == answers[1]
+
+
 @pytest.mark.parametrize("where", [{"recipe": 3}, {"space": ["x"]}, {"recipe": "no.py"}])
 def test_an_edited_run_of_ones_own_is_refused(mend: str, tmp_path: Path, where: dict[str, Any]) -> None:
     basket, data = _task(tmp_path)

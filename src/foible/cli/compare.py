@@ -23,6 +23,9 @@ def compare(
         str, typer.Option(help="Data set: cifar10, folder:PATH, csv:FILE, … (see `foible data`).")
     ] = "digits",
     out: Annotated[Path, typer.Option(help="Run folder; an unfinished run there is resumed.")] = Path("runs/compare"),
+    workers: Annotated[
+        int | None, typer.Option(help="Processes (default: this one, with a thread a core).", show_default=False)
+    ] = None,
     device: Device = "auto",
     trust: Trust = False,
     json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
@@ -40,7 +43,9 @@ def compare(
     from foible.recipes.compare import compare as run_compare
     from foible.report import write_report
 
-    run_compare(listed(basket, network), data, out=out, device=device, trust=trust, quiet=json, **settings)
+    run_compare(
+        listed(basket, network), data, out=out, workers=workers, device=device, trust=trust, quiet=json, **settings
+    )
     tell_run(COMPARE, out, json=json, report=write_report(out))
 
 
