@@ -35,9 +35,10 @@ from foible.findings import read_shard, shard_files, with_metadata
 from foible.images import to_floats
 from foible.memory import keep
 from foible.realism.patches import Patches
-from foible.recipes.hunt import hunt
-from foible.recipes.train import train
-from foible.runs import RunFolder, settings_hash
+from foible.recipes.hunt.recipe import hunt
+from foible.recipes.train.train import train
+from foible.runs.folder import RunFolder
+from foible.runs.record import settings_hash
 from foible.spaces import Affine
 from foible.spaces.affine import warp
 

@@ -12,11 +12,11 @@ import torch
 
 from benchmarks.common import Row, arguments, report
 from foible import Basket, UserError, compare
+from foible.basket.judging import batch_size, judged
 from foible.data import Dataset, load
 from foible.images import to_floats
-from foible.judging import batch_size, judged
 from foible.networks import zoo
-from foible.runs.local import cores, one_thread
+from foible.processes import cores, one_thread
 
 
 def networks() -> Basket:

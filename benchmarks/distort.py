@@ -28,13 +28,13 @@ from benchmarks.hunt import data_spec
 from foible.basket import Basket
 from foible.data import Dataset, load
 from foible.images import to_floats
-from foible.runs.local import one_thread
-from foible.search.closest import closest
-from foible.search.exact import exact
-from foible.search.lbfgs import lbfgs
+from foible.processes import one_thread
 from foible.search.nearest import Model, Nearest, length
-from foible.search.one_judge import Line, as_text, under_one_judge
-from foible.search.wrap import Method
+from foible.search.nearest.closest import closest
+from foible.search.nearest.exact import exact
+from foible.search.nearest.lbfgs import lbfgs
+from foible.search.nearest.one_judge import Line, as_text, under_one_judge
+from foible.search.nearest.wrap import Method
 
 MOST_LINEAR, MOST_LBFGS, MOST_GRADIENTS = 1.002, 1.015, 150
 
@@ -202,7 +202,7 @@ def cost_rows(basket: Basket, images: Tensor, labels: Tensor, few: int) -> list[
 
 
 def papers_basket(folder: Path) -> Basket:
-    from foible.studies.intriguing.networks import paper_networks
+    from foible.studies.intriguing.networks.baskets import paper_networks
 
     return paper_networks(data_spec(), folder, scale="paper", seed=0, device="auto", quiet=False)
 

@@ -15,11 +15,11 @@ from foible.basket import Basket
 from foible.data import Dataset, load
 from foible.errors import UserError
 from foible.images import to_floats
-from foible.recipes.train import train
-from foible.search.closest import closest
+from foible.recipes.train.train import train
 from foible.search.nearest import Model
-from foible.search.one_judge import as_text, under_one_judge
-from foible.search.wrap import wrap
+from foible.search.nearest.closest import closest
+from foible.search.nearest.one_judge import as_text, under_one_judge
+from foible.search.nearest.wrap import wrap
 
 
 def _timed(model: Model, images: Tensor, labels: Tensor, targets: Tensor, rows: int) -> tuple[float, float, float]:

@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from foible.search.nearest import Model, Nearest, length, margin, reached
-from foible.search.wrap import Method
+from foible.search.nearest.wrap import Method
 
 
 def scipy_lbfgs(network: Model, *, rounds: int = 10, iterations: int = 200) -> Method:

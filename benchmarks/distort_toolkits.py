@@ -16,7 +16,7 @@ from torch import Tensor
 
 from benchmarks.distort_peers import tuned
 from foible.search.nearest import Model, reached
-from foible.search.wrap import Attack, Method, wrap
+from foible.search.nearest.wrap import Attack, Method, wrap
 
 FMN_STEP_SIZES = (0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
 ALMA_FIRST_STEPS = (0.1, 0.3, 1.0)

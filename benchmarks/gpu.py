@@ -27,8 +27,8 @@ from foible.basket import Basket
 from foible.data import Dataset, load
 from foible.images import to_floats
 from foible.objectives import Dissent
-from foible.recipes.hunt import hunt
-from foible.recipes.train import train
+from foible.recipes.hunt.recipe import hunt
+from foible.recipes.train.train import train
 from foible.search import hill_climb
 from foible.spaces import Affine
 from foible.spaces.affine import warp

@@ -24,10 +24,10 @@ from foible.basket import Basket
 from foible.data import Dataset, load
 from foible.errors import UserError
 from foible.images import to_floats
+from foible.processes import one_thread
 from foible.randomness import integers
-from foible.recipes.hunt import hunt
-from foible.recipes.train import train
-from foible.runs.local import one_thread
+from foible.recipes.hunt.recipe import hunt
+from foible.recipes.train.train import train
 from foible.search import Trials
 from foible.spaces import Affine
 from foible.spaces.affine import warp

@@ -21,7 +21,7 @@ from foible.basket import Basket
 from foible.images import encode_pngs
 from foible.networks import zoo
 from foible.networks.preprocess import Preprocess
-from foible.recipes.pool import rank, read_summary
+from foible.recipes.rank.recipe import rank, read_summary
 
 CLASSES = tuple(f"class {k}" for k in range(10))
 

@@ -26,11 +26,11 @@ from PIL import Image, ImageOps
 
 from benchmarks.common import Row, arguments, report
 from foible.basket import Basket
+from foible.basket.judging import batch_size, judged
 from foible.data import open_data, stream
 from foible.data.places import data_folder
-from foible.judging import batch_size, judged
 from foible.networks import zoo
-from foible.runs.local import cores, one_thread
+from foible.processes import cores, one_thread
 from foible.views import View
 
 CHUNK = 20  # files to a task of the baseline's pools

@@ -20,10 +20,10 @@ from foible.basket import Basket
 from foible.data import load
 from foible.images import settle, to_floats
 from foible.objectives import Dissent
-from foible.recipes.train import train
-from foible.runs.local import one_thread
+from foible.processes import one_thread
+from foible.recipes.train.train import train
 from foible.search import Found, Trials, gradient, hill_climb
-from foible.search.found import FOUND
+from foible.search.task import FOUND
 from foible.spaces import Affine
 
 OBJECTIVE = Dissent(peer_confidence=CONFIDENCE)

@@ -18,7 +18,7 @@ import pyarrow as pa
 from safetensors.torch import save
 
 from foible.findings import Findings
-from foible.runs import settings_hash
+from foible.runs.record import settings_hash
 from foible.testing import SHAPE, linear_basket, linear_network, linear_trials
 
 SPACE = "affine?degrees=8&percent=8&pixels=0.7"  # finds much in the linear task

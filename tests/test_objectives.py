@@ -12,7 +12,7 @@ from torch import Tensor
 from foible.errors import UserError
 from foible.objectives import Dissent, Distances, asks_all, slack_of
 from foible.search import gradient, hill_climb
-from foible.search.found import FOUND
+from foible.search.task import FOUND
 from foible.spaces import Affine
 from foible.testing import check_objective, linear_basket, linear_trials
 

@@ -16,18 +16,18 @@ if TYPE_CHECKING:
     from foible.images import settle
     from foible.networks.preprocess import Preprocess
     from foible.objectives import Dissent, Distances
-    from foible.recipes.compare import compare
-    from foible.recipes.distort import distort
-    from foible.recipes.hunt import hunt
-    from foible.recipes.pool import rank
-    from foible.recipes.train import train
+    from foible.recipes.compare.recipe import compare
+    from foible.recipes.distort.recipe import distort
+    from foible.recipes.hunt.recipe import hunt
+    from foible.recipes.rank.recipe import rank
+    from foible.recipes.train.train import train
     from foible.report import write_report
     from foible.runs.job import run
     from foible.runs.recipe import Recipe
-    from foible.search.closest import closest
-    from foible.search.gradient import gradient
-    from foible.search.hill_climb import hill_climb
-    from foible.search.lbfgs import lbfgs
+    from foible.search.climb.gradient import gradient
+    from foible.search.climb.hill_climb import hill_climb
+    from foible.search.nearest.closest import closest
+    from foible.search.nearest.lbfgs import lbfgs
     from foible.spaces.affine import Affine
     from foible.spaces.chain import Chain
     from foible.spaces.crop import Crop
@@ -54,18 +54,18 @@ _HOMES = {
     "Swaps": "foible.spaces.swaps",
     "UserError": "foible.errors",
     "View": "foible.views",
-    "closest": "foible.search.closest",
-    "compare": "foible.recipes.compare",
-    "distort": "foible.recipes.distort",
-    "gradient": "foible.search.gradient",
-    "hill_climb": "foible.search.hill_climb",
-    "hunt": "foible.recipes.hunt",
-    "lbfgs": "foible.search.lbfgs",
+    "closest": "foible.search.nearest.closest",
+    "compare": "foible.recipes.compare.recipe",
+    "distort": "foible.recipes.distort.recipe",
+    "gradient": "foible.search.climb.gradient",
+    "hill_climb": "foible.search.climb.hill_climb",
+    "hunt": "foible.recipes.hunt.recipe",
+    "lbfgs": "foible.search.nearest.lbfgs",
     "load": "foible.data",
-    "rank": "foible.recipes.pool",
+    "rank": "foible.recipes.rank.recipe",
     "run": "foible.runs.job",
     "settle": "foible.images",
-    "train": "foible.recipes.train",
+    "train": "foible.recipes.train.train",
     "write_report": "foible.report",
 }
 

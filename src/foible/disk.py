@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -123,3 +124,14 @@ def _free(folder: Path) -> str:
         return f"{shutil.disk_usage(folder).free // 2**20} MiB free there"
     except OSError:
         return "its folder is gone"
+
+
+def cache_folder() -> Path:
+    """The user's cache folder, by the custom of each system."""
+    if sys.platform == "win32":
+        home = os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local"
+    elif sys.platform == "darwin":
+        home = Path.home() / "Library" / "Caches"
+    else:
+        home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(home) / "foible"

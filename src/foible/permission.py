@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import Any
 
 from foible import specs
-from foible.data.places import cache_folder
-from foible.disk import ordinary
+from foible.disk import cache_folder, ordinary
 from foible.errors import UserError
+from foible.text import did_you_mean
 
 PREFIXES = ("network:", "probe:")  # of specs that hold another one
 HUBS = ("timm", "torchvision", "hf")
@@ -118,7 +118,7 @@ def _run(path: str, name: str) -> Any:
         raise UserError(f"{path} could not be run: {type(error).__name__}: {error}") from error
     if not hasattr(module, name):
         public = [key for key in vars(module) if not key.startswith("_")]
-        raise UserError(f"{path} has nothing called {name!r}{specs.did_you_mean(name, public)}")
+        raise UserError(f"{path} has nothing called {name!r}{did_you_mean(name, public)}")
     return getattr(module, name)
 
 

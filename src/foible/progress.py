@@ -154,7 +154,7 @@ def _rich_bar(what: str, total: int, stream: TextIO) -> Iterator[Bar]:
 @contextmanager
 def progress(what: str, total: int, *, quiet: bool = False) -> Iterator[Bar]:
     """A bar for `total` pieces of work called `what`; `bar.advance(n, note)` moves it. Bars may nest."""
-    from foible.data.dataset import shown
+    from foible.text import shown
 
     stream, what = sys.stderr, shown(what)  # it may name a network or a file
     if quiet or stream is None:

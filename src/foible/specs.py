@@ -8,15 +8,15 @@ specs can be chained: `photometric?hue=0+crop+affine`; the entry makes one thing
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import inspect
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, get_type_hints
 from urllib.parse import parse_qsl, quote
 
 from foible.errors import UserError
+from foible.text import did_you_mean
 
 if TYPE_CHECKING:
     from foible.permission import Permission
@@ -67,12 +67,6 @@ def chained(text: str) -> list[str]:
             parts.append(text[begin:place])
             begin = place + 1
     return [*parts, text[begin:]]
-
-
-def did_you_mean(given: str, known: Iterable[str]) -> str:
-    """`; did you mean 'mnist'?` where something known is close, else nothing."""
-    close = difflib.get_close_matches(given, list(known), n=1)
-    return f"; did you mean {close[0]!r}?" if close else ""
 
 
 def split_name(text: str) -> tuple[str | None, str]:

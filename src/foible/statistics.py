@@ -60,3 +60,13 @@ def verdict(low: float, high: float, tolerance: float) -> Verdict:
     if low > tolerance:
         return "fail"
     return "pass" if high <= tolerance else "inconclusive"
+
+
+def wilson(successes: int, trials: int, z: float = 1.959964) -> tuple[float, float]:
+    """The 95 % interval of a share by Wilson's score."""
+    if not trials:
+        return 0.0, 1.0
+    share, spread = successes / trials, z * z / trials
+    middle = (share + spread / 2) / (1 + spread)
+    half = z * math.sqrt(share * (1 - share) / trials + spread / (4 * trials)) / (1 + spread)
+    return middle - half if successes else 0.0, middle + half if successes < trials else 1.0

@@ -22,7 +22,7 @@ from foible.findings import Findings
 from foible.images import settle
 from foible.objectives import Dissent, Objective, asks_all, slack_of
 from foible.runs.recipe import Recipe
-from foible.search.found import EXHAUSTED, FOUND, INVALID, Found, Trials
+from foible.search.task import EXHAUSTED, FOUND, INVALID, Found, Trials
 from foible.spaces import at, is_box
 
 CLASSES = 3
@@ -228,7 +228,7 @@ def check_objective(objective: Objective) -> None:
 
 def check_search(search: Callable[..., Found], space: Any | None = None, objective: Objective | None = None) -> None:
     """A search: its claims hold, its paths replay, its costs are what the networks saw, its lanes do not touch."""
-    from foible.recipes.rows import retrace
+    from foible.recipes.hunt.rows import retrace
     from foible.spaces import Affine
 
     space, objective = space or Affine(), objective or Dissent()

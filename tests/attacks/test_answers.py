@@ -17,8 +17,8 @@ from small_tasks import linear_task
 
 from foible import cli
 from foible.errors import UserError
-from foible.recipes.compare import compare
-from foible.recipes.suite import make_suite
+from foible.recipes.compare.recipe import compare
+from foible.recipes.suite.suite import make_suite
 
 OPTIONS: dict[str, Any] = {"split": "train", "unit": 20, "quiet": True}
 

@@ -21,9 +21,9 @@ from torch import Tensor, nn
 from foible import Basket, UserError, cli
 from foible.findings import Findings
 from foible.images import decode_png, encode_png
-from foible.recipes import gate as gates
 from foible.recipes.export import export
-from foible.recipes.suite import make_suite
+from foible.recipes.gate import suite_gate as gates
+from foible.recipes.suite.suite import make_suite
 
 EPS = b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 10 10\n%%EndComments\nshowpage\n%%EOF\n"
 GIF = b"GIF89a" + bytes(20)

@@ -14,8 +14,9 @@ from small_tasks import Task, linear_task
 
 from foible import cli
 from foible.errors import UserError
-from foible.networks import checkpoints, classes
-from foible.networks.load import open_networks
+from foible.networks import classes
+from foible.networks.load import state_dicts
+from foible.networks.load.specs import open_networks
 from foible.testing import linear_network
 
 HALF = "\ud800"  # half a surrogate pair
@@ -216,7 +217,7 @@ def test_metadata_that_is_no_list(text: str, tmp_path: Path) -> None:
     assert classes.from_record({"classes": text}, "it") is None
     header = json.dumps({"__metadata__": {"classes": text}}).encode()
     (tmp_path / "w.safetensors").write_bytes(struct.pack("<Q", len(header)) + header)
-    assert checkpoints.read(tmp_path / "w.safetensors").classes is None
+    assert state_dicts.read(tmp_path / "w.safetensors").classes is None
 
 
 @pytest.mark.parametrize("text", ['["a", "\\ud800"]', '{"0": "\\ud800", "1": "b"}', "['a', '\\ud800']"])

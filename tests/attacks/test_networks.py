@@ -17,8 +17,8 @@ from small_tasks import Task, linear_task
 
 from foible import cli
 from foible.errors import UserError
-from foible.networks import checkpoints
-from foible.networks.load import open_networks
+from foible.networks.load import state_dicts
+from foible.networks.load.specs import open_networks
 from foible.permission import Permission
 from foible.testing import linear_network
 
@@ -137,7 +137,7 @@ def test_a_payload_beside_good_weights_does_not_run(wrapped: Any, zipped: bool, 
 def test_what_is_let_through_is_let_through_for_one_file_only(tmp_path: Path) -> None:
     before = set(torch.serialization.get_safe_globals())
     torch.save({"w": torch.zeros(1), "args": argparse.Namespace(x=1)}, tmp_path / "w.pt")
-    assert list(checkpoints.read(tmp_path / "w.pt").state) == ["w"]
+    assert list(state_dicts.read(tmp_path / "w.pt").state) == ["w"]
     assert set(torch.serialization.get_safe_globals()) == before
 
 

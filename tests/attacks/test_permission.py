@@ -15,7 +15,7 @@ from small_tasks import SPACE, Task, linear_task
 import foible
 from foible import cli
 from foible.errors import UserError
-from foible.networks import load
+from foible.networks.load import specs as load
 from foible.permission import Permission, code_sha256
 from foible.runs.folder import settings_hash
 

@@ -16,9 +16,10 @@ from small_tasks import Task, linear_task
 from foible import cli
 from foible.errors import UserError
 from foible.findings import SCHEMA, Findings
-from foible.recipes.compare import compare
-from foible.recipes.pool import rank
-from foible.runs import RunFolder, settings_hash
+from foible.recipes.compare.recipe import compare
+from foible.recipes.rank.recipe import rank
+from foible.runs.folder import RunFolder
+from foible.runs.record import settings_hash
 
 SIZES = ("--suspect", "A", "--trials", "32", "--unit", "16", "--patience", "20", "--workers", "1")
 

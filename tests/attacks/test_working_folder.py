@@ -64,7 +64,7 @@ def test_processes_that_decode_run_nothing_that_lies_there(tmp_path: Path) -> No
         "from pathlib import Path\n"
         "from PIL import Image\n"
         "from foible.data import open_data\n"
-        "from foible.data.apart import decoded_apart\n"
+        "from foible.data.processes import decoded_apart\n"
         "from foible.views import View\n"
         "for name in 'ab':\n"
         "    os.makedirs(f'photos/{name}')\n"

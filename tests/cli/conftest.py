@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from foible import cli
-from foible.recipes.train import train
+from foible.recipes.train.train import train
 
 
 @pytest.fixture(scope="session")

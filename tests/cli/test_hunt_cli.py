@@ -16,7 +16,7 @@ import foible
 from foible import cli
 from foible.findings import Findings
 from foible.permission import Permission
-from foible.recipes.train import train
+from foible.recipes.train.train import train
 from foible.testing import check_space
 
 SWAPS = '''

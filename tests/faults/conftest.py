@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from small_tasks import Task, linear_task
 
-from foible.recipes.train import train
+from foible.recipes.train.train import train
 
 
 @pytest.fixture(scope="session")

@@ -15,8 +15,8 @@ from small_tasks import SETTINGS, WHERE, Task, unit_table
 from foible import cli
 from foible.disk import write_atomically
 from foible.errors import UserError
-from foible.recipes.pool import rank
-from foible.runs import RunFolder
+from foible.recipes.rank.recipe import rank
+from foible.runs.folder import RunFolder
 
 posix = pytest.mark.skipif(sys.platform == "win32", reason="Windows asks for rights to make links")
 

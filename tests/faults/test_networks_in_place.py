@@ -14,9 +14,9 @@ from torch import Tensor, nn
 
 import foible
 from foible import Basket, Findings, UserError, cli
+from foible.basket.hooks import layer_names
+from foible.basket.judging import judged
 from foible.data import Dataset
-from foible.hooks import layer_names
-from foible.judging import judged
 from foible.testing import SHAPE, linear_basket, linear_network, linear_trials
 
 CLASSES = ("0", "1", "2")

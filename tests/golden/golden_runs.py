@@ -19,13 +19,13 @@ from small_tasks import SPACE, linear_task
 
 import foible
 from foible.findings import SCHEMA, Findings
+from foible.findings.tally import summarise
 from foible.recipes.cite import cite
-from foible.recipes.distort_summary import summarise_distortions
-from foible.recipes.pool import rank
+from foible.recipes.distort.summary import summarise_distortions
+from foible.recipes.rank.recipe import rank
 from foible.recipes.replay import replay
-from foible.recipes.suite import make_suite
+from foible.recipes.suite.suite import make_suite
 from foible.report import write_report
-from foible.summary import summarise
 from foible.testing import CLASSES, blobs
 
 LEFT_OUT = ("versions", "config")  # of libraries; the hash of the settings, of which a key may be spelt otherwise

@@ -19,14 +19,14 @@ from foible import cli
 from foible.basket import Basket
 from foible.data import Dataset
 from foible.errors import UserError
-from foible.inspect.bounds import Effort, network_bounds
-from foible.inspect.calls import trace
-from foible.inspect.growth import growths, noise_like, stages
-from foible.inspect.lipschitz import CONTRACTIVE, SLOPES, constant, norm_scale, response_norm
 from foible.inspect.spectrum import spectrum
-from foible.networks.alexnet import ResponseNorm
+from foible.inspect.spectrum.bounds import Effort, network_bounds
+from foible.inspect.spectrum.calls import trace
+from foible.inspect.spectrum.growth import growths, noise_like, stages
+from foible.inspect.spectrum.lipschitz import CONTRACTIVE, SLOPES, constant, norm_scale, response_norm
 from foible.networks.preprocess import Preprocess
-from foible.networks.resnet import ResNet
+from foible.networks.zoo.alexnet import ResponseNorm
+from foible.networks.zoo.resnet import ResNet
 from foible.testing import SHAPE, linear_basket, linear_network, linear_trials
 
 CLASSES = ["0", "1", "2"]

@@ -19,11 +19,11 @@ from torch import Tensor, nn
 from foible.basket import Basket
 from foible.data import Dataset
 from foible.errors import UserError
-from foible.inspect.coherence import coherence, compare, mean, purity
-from foible.inspect.directions import Moments, along, random_directions, some_units, spread
-from foible.inspect.exciting import layers, units
-from foible.inspect.top import Top
-from foible.inspect.units_tables import Units
+from foible.inspect.unit.coherence import coherence, compare, mean, purity
+from foible.inspect.unit.directions import Moments, along, random_directions, some_units, spread
+from foible.inspect.unit.tables import Units
+from foible.inspect.unit.top import Top
+from foible.inspect.unit.units import layers, units
 from foible.randomness import integers, normals, uniforms
 
 CLASSES = ("0", "1", "2", "3")

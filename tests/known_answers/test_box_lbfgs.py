@@ -9,7 +9,7 @@ from scipy.optimize import minimize, rosen, rosen_der
 from torch import Tensor
 
 from foible.randomness import normals, uniforms
-from foible.search.box_lbfgs import Function, minimise
+from foible.search.nearest.box_lbfgs import Function, minimise
 
 
 def quadratics(n: int, d: int, dtype: torch.dtype) -> tuple[Tensor, Tensor, Function]:

@@ -11,10 +11,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from foible.inspect import bounds, fourier, operators
-from foible.inspect.bounds import Effort, layer_bounds, linear_part
-from foible.inspect.calls import Call
-from foible.inspect.fourier import circular_bounds, enclosing_torus, papers_norm
+from foible.inspect.spectrum import bounds, fourier, operators
+from foible.inspect.spectrum.bounds import Effort, layer_bounds, linear_part
+from foible.inspect.spectrum.calls import Call
+from foible.inspect.spectrum.fourier import circular_bounds, enclosing_torus, papers_norm
 
 # inputs, outputs, kernel, torus, stride, dilation, groups
 CASES: list[tuple[int, int, tuple[int, ...], tuple[int, ...], tuple[int, ...], tuple[int, ...], int]] = [

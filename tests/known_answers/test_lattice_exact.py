@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from foible.search.lattice import on_lattice
 from foible.search.nearest import Model, Nearest, reached
+from foible.search.nearest.lattice import on_lattice
 
 LOW, HIGH, CLASSES = 100, 120, 3  # levels: a box of 21³ points
 SEEDS = range(5)  # of networks

@@ -6,9 +6,9 @@ import pytest
 import torch
 from torch import nn
 
-from foible.search.closest import closest
-from foible.search.exact import exact
 from foible.search.nearest import length
+from foible.search.nearest.closest import closest
+from foible.search.nearest.exact import exact
 
 
 def _linear(pixels: int, classes: int, seed: int = 0) -> nn.Linear:

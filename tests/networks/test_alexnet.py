@@ -12,12 +12,12 @@ from torch import nn
 from foible.data import Dataset
 from foible.errors import UserError
 from foible.networks import zoo
-from foible.networks.alexnet import SMALLEST, ResponseNorm, first_stride
 from foible.networks.files import load_folder
 from foible.networks.fleet import Fleet
-from foible.networks.layers import Dropout
 from foible.networks.training import fresh_module
-from foible.recipes.train import train
+from foible.networks.zoo.alexnet import SMALLEST, ResponseNorm, first_stride
+from foible.networks.zoo.layers import Dropout
+from foible.recipes.train.train import train
 
 SMALL = "alexnet:width=12"
 

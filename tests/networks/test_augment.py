@@ -13,9 +13,9 @@ import torch
 from foible.data import Dataset
 from foible.errors import Interrupted, UserError
 from foible.networks.augment import DRAWS, Crops, Paper, augmentation, draws_for
-from foible.networks.checkpoint import Checkpoint
 from foible.networks.files import read_record
-from foible.recipes.train import train
+from foible.networks.progress_file import Checkpoint
+from foible.recipes.train.train import train
 
 MIDDLE = 0.5  # the draw that changes nothing, but for the area (0 is the smallest crop, 1 the whole image)
 

@@ -12,11 +12,11 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from foible.networks import zoo
-from foible.networks.dense import Autoencoder
 from foible.networks.fleet import Fleet, members_at_once
-from foible.networks.grouped import suits
-from foible.networks.layers import Dropout
 from foible.networks.training import fresh_module, order, sparse_reconstruction
+from foible.networks.zoo.dense import Autoencoder
+from foible.networks.zoo.grouped import suits
+from foible.networks.zoo.layers import Dropout
 
 CPU = torch.device("cpu")
 SHAPE = (1, 12, 12)

@@ -16,7 +16,7 @@ from PIL import Image
 from foible.errors import UserError
 from foible.networks.classes import _synsets, imagenet
 from foible.networks.files import Entry
-from foible.networks.load import open_networks
+from foible.networks.load.specs import open_networks
 from foible.permission import Permission
 
 transformers = pytest.importorskip("transformers")

@@ -14,10 +14,10 @@ from foible.errors import UserError
 from foible.networks import zoo
 from foible.networks.files import load_folder
 from foible.networks.fleet import Fleet, cross_entropy
-from foible.networks.inception import MODULES, Inception
-from foible.networks.layers import Dropout
 from foible.networks.training import fresh_module
-from foible.recipes.train import train
+from foible.networks.zoo.inception import MODULES, Inception
+from foible.networks.zoo.layers import Dropout
+from foible.recipes.train.train import train
 
 SPEC = "inception:modules=3,width=4"
 SHAPE = (3, 16, 16)

@@ -14,7 +14,7 @@ from torch import nn
 from foible.errors import UserError
 from foible.networks import zoo
 from foible.networks.files import Entry
-from foible.networks.load import fingerprint, open_networks
+from foible.networks.load.specs import fingerprint, open_networks
 from foible.networks.preprocess import Preprocess
 from foible.permission import Permission
 from foible.views import View

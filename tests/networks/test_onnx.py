@@ -13,7 +13,7 @@ import torch
 
 from foible.errors import UserError
 from foible.networks.files import Entry
-from foible.networks.load import fingerprint, open_networks
+from foible.networks.load.specs import fingerprint, open_networks
 
 onnx = pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")

@@ -18,16 +18,16 @@ from sklearn.linear_model import LogisticRegression
 from torch import Tensor, nn
 
 from foible.basket import Basket
+from foible.basket.hooks import find_layer
 from foible.data import Dataset
 from foible.errors import UserError
-from foible.hooks import find_layer
 from foible.networks import zoo
-from foible.networks.backbone import Backbone
+from foible.networks.features import Backbone
 from foible.networks.files import load_folder
 from foible.networks.heads import Features, Head, accuracy, drawn, fit
-from foible.networks.probe import Probe, ProbeSpec, Source, parse
+from foible.networks.probe import Probe, ProbeSource, ProbeSpec, parse
 from foible.permission import Permission
-from foible.recipes.train import train
+from foible.recipes.train.train import train
 
 CLASSES = ("left", "middle", "right")
 
@@ -152,7 +152,7 @@ def test_probes_of_one_backbone_share_it_and_its_work() -> None:
             return self.output(images.flatten(1))
 
     backbone = Backbone(Counting(), "output")
-    source = Source("s", "", "output", 4, None)
+    source = ProbeSource("s", "", "output", 4, None)
     first, second = (Probe(backbone, Head(4, 3), source).requires_grad_(False) for _ in range(2))
     images = torch.rand(5, 1, 2, 2)
     with torch.no_grad():

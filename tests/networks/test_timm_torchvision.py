@@ -17,10 +17,10 @@ from PIL import Image
 from safetensors.torch import save_file
 
 from foible.errors import UserError
-from foible.networks import hubs
 from foible.networks.classes import checked, imagenet
 from foible.networks.files import Entry
-from foible.networks.load import open_networks
+from foible.networks.load import hubs
+from foible.networks.load.specs import open_networks
 from foible.networks.preprocess import Preprocess
 from foible.permission import Permission
 

@@ -8,8 +8,8 @@ from torch import nn
 
 from foible.errors import UserError
 from foible.networks import zoo
-from foible.networks.layers import Dropout
-from foible.recipes.train import RECIPES
+from foible.networks.zoo.layers import Dropout
+from foible.recipes.train.train import RECIPES
 
 EXAMPLES = [family.example for family in zoo.FAMILIES.values()]
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from foible import Basket
-from foible.recipes.compare import compare
+from foible.recipes.compare.recipe import compare
 
 CLASSES = ("ant", "bee", "cow")
 NAN = -1

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from foible import Basket, Findings, UserError
 from foible.data import Dataset
-from foible.recipes.compare import compare, read_answers
+from foible.recipes.compare.recipe import compare, read_answers
 from foible.statistics import mcnemar
 
 CLASSES = ("ant", "bee", "cow")

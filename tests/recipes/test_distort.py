@@ -18,8 +18,8 @@ from foible import Basket, Findings, UserError
 from foible.basket import Budget
 from foible.data import Dataset
 from foible.images import decode_png, to_floats
-from foible.recipes.distort_summary import summarise_distortions
-from foible.recipes.distort_targets import read_target, targets_of
+from foible.recipes.distort.summary import summarise_distortions
+from foible.recipes.distort.targets import read_target, targets_of
 from foible.recipes.replay import replay
 from foible.search.nearest import Model, Nearest, margin, reached
 from foible.testing import SHAPE, Counting, linear_network
@@ -410,7 +410,7 @@ def test_rows_replay(run: tuple[Path, Path], tmp_path: Path) -> None:
 
 def test_a_run_with_code_of_ones_own(run: tuple[Path, Path], tmp_path: Path) -> None:
     _, folder = run
-    (tmp_path / "mine.py").write_text("from foible.search.closest import closest as mine\n")
+    (tmp_path / "mine.py").write_text("from foible.search.nearest.closest import closest as mine\n")
     method = f"{tmp_path / 'mine.py'}:mine"
     out = tmp_path / "own"
     distorted(folder / "basket", f"npz:{folder / 'data.npz'}", out=out, method=method, workers=1)

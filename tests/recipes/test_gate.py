@@ -16,12 +16,12 @@ from torch import nn
 
 from foible import Basket, UserError
 from foible.data import Dataset
-from foible.recipes.checks import Check, Gated, decide, measure, measure_classes
-from foible.recipes.compare import compare
-from foible.recipes.gate import gate
-from foible.recipes.gate_hunt import BEFORE, HUNTED, gate_hunt
-from foible.recipes.suite import make_suite
-from foible.recipes.verdicts import junit, markdown
+from foible.recipes.compare.recipe import compare
+from foible.recipes.gate.checks import Check, Gated, decide, measure, measure_classes
+from foible.recipes.gate.hunt_gate import BEFORE, HUNTED, gate_hunt
+from foible.recipes.gate.suite_gate import gate
+from foible.recipes.gate.verdicts import junit, markdown
+from foible.recipes.suite.suite import make_suite
 from foible.statistics import paired
 from foible.testing import SHAPE, blobs, linear_network
 

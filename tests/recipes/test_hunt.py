@@ -15,7 +15,7 @@ from foible.data import Dataset
 from foible.errors import UserError
 from foible.findings import SCHEMA, SCHEMA_VERSION, Findings
 from foible.objectives import Dissent
-from foible.recipes.hunt import hunt
+from foible.recipes.hunt.recipe import hunt
 from foible.recipes.replay import replay, replay_row
 from foible.spaces import Affine
 from foible.testing import CLASSES, SHAPE, linear_network

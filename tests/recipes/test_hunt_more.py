@@ -17,8 +17,8 @@ from foible.data import Dataset
 from foible.findings import SCHEMA, Findings
 from foible.images import decode_png, encode_png, to_bytes, to_floats
 from foible.objectives import Dissent
+from foible.recipes.hunt.rows import retrace
 from foible.recipes.replay import replay, replay_row
-from foible.recipes.rows import retrace
 from foible.spaces import SPACES, Affine, Swaps
 from foible.specs import resolve
 from foible.testing import CLASSES

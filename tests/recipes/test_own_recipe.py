@@ -23,10 +23,10 @@ MEND = '''
 from dataclasses import dataclass, replace
 
 import torch
-from foible.clean import answers
-from foible.judging import judged
+from foible.basket.accuracy import answers
+from foible.basket.judging import judged
 from foible.recipes.config import HuntConfig
-from foible.recipes.hunt import HUNT
+from foible.recipes.hunt.recipe import HUNT
 from foible.runs.job import Seeds
 
 
@@ -57,11 +57,11 @@ def wrong_under_suspect(task):
     """Images that the first suspect gets wrong."""
     place = task.basket.names.index(task.config.suspect[0])
     wrong = []
-    for part in judged(task.basket, task.meeting.data, index=task.meeting.index, native=False):
-        said, labels = answers(part.logits), task.meeting.labels[part.index]
+    for part in judged(task.basket, task.matched.data, index=task.matched.index, native=False):
+        said, labels = answers(part.logits), task.matched.labels[part.index]
         wrong.append(part.index[said[place] != labels])
     eligible = torch.cat(wrong)
-    return Seeds({"eligible": eligible, "aims": task.meeting.labels[eligible]})
+    return Seeds({"eligible": eligible, "aims": task.matched.labels[eligible]})
 
 
 MEND = replace(HUNT, name="mend", config=MendConfig, doing="Mending", seeds=wrong_under_suspect, papers=lambda _: ())

@@ -20,13 +20,13 @@ from foible import Basket, Findings, Preprocess, UserError
 from foible.data import Dataset, open_data, read
 from foible.findings import SCHEMA
 from foible.images import decode_png
-from foible.recipes import suite as suites
-from foible.recipes.compare import compare
-from foible.recipes.distort import distort
-from foible.recipes.gate import gate
-from foible.recipes.hunt import hunt
-from foible.recipes.pool import rank
-from foible.recipes.suite import make_suite, open_suite
+from foible.recipes.compare.recipe import compare
+from foible.recipes.distort.recipe import distort
+from foible.recipes.gate.suite_gate import gate
+from foible.recipes.hunt.recipe import hunt
+from foible.recipes.rank.recipe import rank
+from foible.recipes.suite import suite as suites
+from foible.recipes.suite.suite import make_suite, open_suite
 from foible.testing import linear_network
 
 SPACE = "affine?degrees=8&percent=8&pixels=0.7"

@@ -17,7 +17,7 @@ from scipy.stats import binomtest
 
 from foible.findings import SCHEMA, with_metadata
 from foible.images import encode_png
-from foible.summary import wilson
+from foible.statistics import wilson
 
 Painter = Callable[[int, int], bytes]  # (position, class) to a PNG
 TEN = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 
 from foible.findings import SCHEMA, read_shard, with_metadata
 from foible.records import read_classes, read_configs
-from foible.runs import settings_hash
+from foible.runs.record import settings_hash
 
 SHARED = {"data": "fake", "data_sha256": "0", "split": "test", "unit": 16, "device": "cpu", "canvas_given": None}
 SUSPECTS = {"suspects": ["mlp-10"], "peers": []}

@@ -12,8 +12,8 @@ import pytest
 from fake_compare import field, save_comparison
 from fake_findings import CONFIG, HOSTILE, found_row, realistic, rows, save_run, shrunk, table_of
 from numpy.random import default_rng
-from test_report_pool import CONFIG as POOL
-from test_report_pool import pool_rows
+from test_report_rank import CONFIG as POOL
+from test_report_rank import pool_rows
 
 from foible.findings import Findings
 from foible.report import write_report

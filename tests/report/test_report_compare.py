@@ -15,7 +15,7 @@ from html_page import Page, says
 from foible.errors import UserError
 from foible.findings import Findings
 from foible.report import words, write_report
-from foible.report.scales import Scale
+from foible.report.pages.compare_scales import Scale
 
 
 def percent(share: float, digits: int = 2) -> str:

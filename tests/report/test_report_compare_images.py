@@ -17,8 +17,8 @@ from PIL import Image
 
 from foible.findings import Findings, read_shard
 from foible.report import words, write_report
-from foible.report.examples import surest
 from foible.report.page import LIMIT
+from foible.report.pages.compare_examples import surest
 
 
 def test_galleries_hold_the_findings(page: Page, run: Path, summary: dict[str, Any]) -> None:
@@ -79,7 +79,7 @@ def test_images_are_read_only_where_they_are_shown(tmp_path: Path, monkeypatch: 
         asked.append(tuple(columns))
         return read_shard(file, columns)
 
-    monkeypatch.setattr("foible.report.source.read_shard", recorded)
+    monkeypatch.setattr("foible.report.run.read_shard", recorded)
     write_report(run, gallery=6)
     assert sum("image" in columns for columns in asked) <= 6
     assert len(asked) <= 20 + 6

@@ -16,7 +16,7 @@ from html_page import Page, says
 from foible.findings import Findings
 from foible.images import decode_png, encode_png
 from foible.report import write_report
-from foible.report.panels import difference
+from foible.report.pages.distort_panels import difference
 
 CONFIG: dict[str, Any] = {
     "recipe": "distort", "data": "digits", "split": "test", "source": "mlp-10", "target": "best", "method": "closest",

@@ -25,9 +25,9 @@ from html_page import Page, says
 from PIL import Image
 
 from foible.findings import Findings, read_shard
+from foible.findings.tally import summarise
 from foible.report import words, write_report
 from foible.report.page import LIMIT
-from foible.summary import summarise
 
 
 @pytest.fixture(scope="module")
@@ -177,7 +177,7 @@ def test_images_are_read_only_where_they_are_shown(
         return read_shard(file, columns)
 
     run = save_run(findings, tmp_path / "run", shards=20)
-    monkeypatch.setattr("foible.report.source.read_shard", recorded)
+    monkeypatch.setattr("foible.report.run.read_shard", recorded)
     write_report(run, gallery=3, sessions=2)
     assert sum("image" in columns for columns in asked) <= 3 + 2
     assert len(asked) <= 20 + 20 + 3 + 2

@@ -14,7 +14,8 @@ import pytest
 from small_tasks import SETTINGS, WHERE, unit_table
 
 from foible.errors import UserError
-from foible.runs import RunFolder, settings_hash
+from foible.runs.folder import RunFolder
+from foible.runs.record import settings_hash
 
 
 @pytest.fixture

@@ -15,9 +15,10 @@ import unit_work
 from small_tasks import SETTINGS, SPACE, WHERE, linear_task, same_table, shards
 
 from foible.errors import FoibleError, UserError
-from foible.recipes.hunt import hunt
-from foible.runs import RunFolder, run_units
-from foible.runs.local import Work, do_unit, one_thread
+from foible.processes import one_thread
+from foible.recipes.hunt.recipe import hunt
+from foible.runs.folder import RunFolder
+from foible.runs.local import Work, do_unit, run_units
 
 
 def _run(path: Path) -> RunFolder:

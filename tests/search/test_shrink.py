@@ -12,9 +12,9 @@ from foible.basket import Basket
 from foible.images import settle
 from foible.objectives import Dissent
 from foible.search import Trials, hill_climb
-from foible.search.found import FOUND
-from foible.search.paths import padded, walk
 from foible.search.shrink import Shrunk, _width, shrink
+from foible.search.task import FOUND
+from foible.search.walking import padded, walk
 from foible.spaces import Affine, Chain, Crop, Photometric, Swaps, is_box
 from foible.testing import Counting, linear_basket, linear_network, linear_trials
 

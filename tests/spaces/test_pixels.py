@@ -8,8 +8,8 @@ import torch
 from foible.errors import UserError
 from foible.images import settle
 from foible.objectives import Dissent
-from foible.search.found import FOUND
-from foible.search.gradient import gradient
+from foible.search.climb.gradient import gradient
+from foible.search.task import FOUND
 from foible.spaces import SPACES, Chain, Photometric, Pixels, at, is_box
 from foible.specs import resolve, spec_of
 from foible.testing import CLASSES, SHAPE, check_search, check_space, linear_basket, linear_trials

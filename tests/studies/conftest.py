@@ -11,8 +11,8 @@ import pytest
 from small_tasks import Task, linear_task
 
 from foible import studies
+from foible.figures import new, save
 from foible.studies.common import Result, Row
-from foible.studies.figures import new, save
 
 
 def _run(

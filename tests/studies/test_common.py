@@ -14,10 +14,10 @@ from scipy.stats import ttest_1samp
 from small_tasks import Task
 
 from foible.errors import UserError
+from foible.figures import new, save
+from foible.statistics import wilson
 from foible.studies import SCALES, STUDIES, run_study
 from foible.studies.common import Result, basket_for, data_for, mean_row, share_row, shown, write
-from foible.studies.figures import new, save
-from foible.summary import wilson
 
 
 def test_result_json_has_the_promised_shape(toy: str, tmp_path: Path) -> None:
@@ -106,7 +106,7 @@ def test_a_folder_of_another_study_is_refused(toy: str, tmp_path: Path) -> None:
 def test_every_study_says_what_it_shows() -> None:
     assert SCALES == ("quick", "paper")
     for name, (module, about) in STUDIES.items():
-        assert re.fullmatch(rf"foible\.studies\.(peer_pressure|intriguing)\.{name.replace('-', '_')}", module)
+        assert re.fullmatch(rf"foible\.studies\.(peer_pressure|intriguing)\.{name.replace('-', '_')}(\.study)?", module)
         assert about.endswith(".")
         assert len(about) < 110
 

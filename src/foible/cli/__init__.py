@@ -21,8 +21,9 @@ import typer
 from typer.core import TyperGroup
 from typer.main import get_command
 
-from foible.cli import compare, data, distort, doctor, gate, hunt, inspect, look, rank, study, train
+from foible.cli import compare, data, distort, doctor, gate, hunt, rank, runs, study, train
 from foible.cli import run as own
+from foible.cli.inspect import commands as inspect
 from foible.errors import FoibleError, Interrupted, UserError
 from foible.memory import keep
 
@@ -102,16 +103,16 @@ app.command(rich_help_panel="Find")(hunt.demo)
 app.command(rich_help_panel="Find")(own.run)
 app.command(rich_help_panel="Guard")(gate.suite)
 app.command(rich_help_panel="Guard")(gate.gate)
-app.command(rich_help_panel="Look")(look.show)
-app.command(rich_help_panel="Look")(look.report)
+app.command(rich_help_panel="Look")(runs.show)
+app.command(rich_help_panel="Look")(runs.report)
 app.add_typer(inspect.app, name="inspect", rich_help_panel="Look")
 app.command(rich_help_panel="Look")(doctor.doctor)
 app.add_typer(data.app, name="data", rich_help_panel="Look")
-app.command(rich_help_panel="Label")(look.export)
+app.command(rich_help_panel="Label")(runs.export)
 app.command(rich_help_panel="Mend")(train.train)
 app.command(rich_help_panel="Reproduce")(study.study)
-app.command(rich_help_panel="Reproduce")(look.replay)
-app.command(rich_help_panel="Reproduce")(look.cite)
+app.command(rich_help_panel="Reproduce")(runs.replay)
+app.command(rich_help_panel="Reproduce")(runs.cite)
 
 
 def _how_to_go_on(args: Sequence[str]) -> str:

@@ -39,8 +39,8 @@ def compare(
 
     Example: foible compare --network old=v1 --network new=v2 --data folder:photos --out runs/v2
     """
-    from foible.recipes.compare import COMPARE
-    from foible.recipes.compare import compare as run_compare
+    from foible.recipes.compare.recipe import COMPARE
+    from foible.recipes.compare.recipe import compare as run_compare
     from foible.report import write_report
 
     run_compare(
@@ -57,7 +57,7 @@ def print_comparison(summary: dict[str, Any], **how: Any) -> None:
 def _print(console: Console, summary: dict[str, Any]) -> None:
     from rich.text import Text
 
-    from foible.data.dataset import shown
+    from foible.text import shown
 
     old, new = summary["old"], summary["new"]
     if not summary["labelled"]:

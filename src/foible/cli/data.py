@@ -34,7 +34,8 @@ def data_list(context: typer.Context, json: Json = False) -> None:
     from dataclasses import asdict
 
     from foible.data.catalogue import FORMS, available
-    from foible.data.places import cache_folder, data_folder
+    from foible.data.places import data_folder
+    from foible.disk import cache_folder
 
     rows = available()
     if json:

@@ -36,8 +36,8 @@ def distort(
 
     Example: foible distort --basket B --source mlp-30 --data mnist --images 200
     """
-    from foible.recipes.distort import DISTORT
-    from foible.recipes.distort import distort as run_distort
+    from foible.recipes.distort.recipe import DISTORT
+    from foible.recipes.distort.recipe import distort as run_distort
     from foible.report import write_report
 
     run_distort(
@@ -55,7 +55,7 @@ def print_distortions(rows: list[dict[str, Any]], **how: Any) -> None:
 def _print(console: Console, rows: list[dict[str, Any]]) -> None:
     from rich.text import Text
 
-    from foible.data.dataset import shown
+    from foible.text import shown
 
     for row in rows:
         source, layer = shown(row["source"]), row["layer"]

@@ -136,7 +136,7 @@ def _data() -> list[dict[str, Any]]:
 
 
 def _cache() -> str:
-    from foible.data.places import cache_folder
+    from foible.disk import cache_folder
 
     return str(cache_folder())
 
@@ -147,7 +147,7 @@ def _print(found: dict[str, Any]) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    from foible.data.dataset import shown
+    from foible.text import shown
 
     # A pipe has no width: one row, one line, for grep and for reports of problems.
     console = Console(highlight=False, width=None if sys.stdout.isatty() else 500)

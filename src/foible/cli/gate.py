@@ -12,7 +12,7 @@ import typer
 from foible.cli.flags import Device, Networks, Trust
 
 if TYPE_CHECKING:
-    from foible.recipes.checks import Gated
+    from foible.recipes.gate.checks import Gated
 
 Json = Annotated[bool, typer.Option("--json", help="Print as JSON.")]
 
@@ -40,8 +40,8 @@ def suite(
 
     Example: foible suite runs/v2 runs/hunt --out suite
     """
-    from foible.data.dataset import shown
-    from foible.recipes.suite import make_suite
+    from foible.recipes.suite.suite import make_suite
+    from foible.text import shown
 
     record = make_suite(runs, out, per_class=per_class, most=most, add=add, trust=trust)
     if json:
@@ -115,12 +115,12 @@ def gate(
     """
     from foible.disk import write_with_folder
     from foible.errors import UserError
-    from foible.recipes import verdicts
+    from foible.recipes.gate import verdicts
 
     if (suite is None) == (not hunt):
         raise UserError("give --suite SUITE (every pull request) or --hunt --data DATA (nightly), one of the two")
     if suite is not None:
-        from foible.recipes.gate import gate as judge
+        from foible.recipes.gate.suite_gate import gate as judge
 
         if data is not None:
             raise UserError("--data goes with --hunt: a suite holds its own images")
@@ -129,7 +129,7 @@ def gate(
             trust=trust, quiet=json,
         )  # fmt: skip
     else:
-        from foible.recipes.gate_hunt import gate_hunt
+        from foible.recipes.gate.hunt_gate import gate_hunt
 
         if data is None or old is not None:
             raise UserError("--hunt needs --data DATA for its seed images, and OLD as a network: --network old=SPEC")
@@ -164,7 +164,7 @@ def _print(gated: Gated) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    from foible.data.dataset import shown
+    from foible.text import shown
 
     console = Console()
     style = {"pass": "green", "fail": "bold red", "inconclusive": "yellow"}

@@ -32,7 +32,7 @@ def print_summary(rows: list[dict[str, Any]], **how: Any) -> None:
 
 
 def _print(console: Console, rows: list[dict[str, Any]]) -> None:
-    from foible.data.dataset import shown
+    from foible.text import shown
 
     print_table(
         console, TITLE, COLUMNS,
@@ -81,8 +81,8 @@ def hunt(
 
     Example: foible hunt --basket B --data mnist --suspect mlp-10 --peer-confidence 0.9 --out runs/mnist
     """
-    from foible.recipes.hunt import HUNT
-    from foible.recipes.hunt import hunt as run_hunt
+    from foible.recipes.hunt.recipe import HUNT
+    from foible.recipes.hunt.recipe import hunt as run_hunt
     from foible.report import write_report
 
     run_hunt(listed(basket, network), data, out=out, workers=workers, device=device, trust=trust, **settings)
@@ -102,9 +102,9 @@ def demo(
     json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
 ) -> None:
     """Train five small networks on bundled digits, hunt each one's mistakes, and write the report. Two minutes."""
-    from foible.recipes.hunt import HUNT
-    from foible.recipes.hunt import hunt as run_hunt
-    from foible.recipes.train import train
+    from foible.recipes.hunt.recipe import HUNT
+    from foible.recipes.hunt.recipe import hunt as run_hunt
+    from foible.recipes.train.train import train
     from foible.report import write_report
 
     train(list(DEMO), "digits", out=out / "basket")

@@ -49,8 +49,8 @@ def rank(
 
     Example: foible rank --basket B --data folder:photos --suspect mlp-10 --top 500 --out runs/pool
     """
-    from foible.recipes.pool import RANK
-    from foible.recipes.pool import rank as run_rank
+    from foible.recipes.rank.recipe import RANK
+    from foible.recipes.rank.recipe import rank as run_rank
     from foible.report import write_report
 
     run_rank(

@@ -11,11 +11,11 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.text import Text
 
-    from foible.report.source import Source
+    from foible.report.run import OpenRun
     from foible.runs.recipe import Recipe
 
 
-def tell_run(recipe: Recipe, run: Path | Source, *, json: bool, **more: Any) -> None:
+def tell_run(recipe: Recipe, run: Path | OpenRun, *, json: bool, **more: Any) -> None:
     """What a run came to, in the words of its recipe. more: what is said beside it, such as `report`, its file."""
     from foible.errors import UserError
     from foible.runs.recipe import load, recipe_called
@@ -67,6 +67,6 @@ def plain(value: object) -> Text:
     """A name as it is: no markup, no emoji, and control characters shown, not obeyed."""
     from rich.text import Text
 
-    from foible.data.dataset import shown
+    from foible.text import shown
 
     return Text(shown(value))

@@ -68,10 +68,10 @@ def train(
 
       foible train probe:hf:./my-model probe:hf:./my-model,hidden=128 --seeds 3 --data folder:photos --out peers
     """
-    from foible.data.dataset import shown
     from foible.networks.probe import own_module
-    from foible.recipes.train import train as train_networks
+    from foible.recipes.train.train import train as train_networks
     from foible.records import NUMBER, TEXT, check
+    from foible.text import shown
 
     entries = train_networks(
         specs, data, seeds=seeds, out=out, epochs=epochs, batch=batch, rate=rate, weight_decay=weight_decay,

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from foible.data.dataset import shown
 from foible.data.decode import SUFFIXES
 from foible.data.places import candidates, data_folder, looked_in, roots
 from foible.errors import UserError
+from foible.text import shown
 
 DIGITS = tuple("0123456789")
 

@@ -11,7 +11,7 @@ from foible.data import parquet
 from foible.data.catalogue import KNOWN, missing
 from foible.data.dataset import Dataset, check_labels
 from foible.data.files import Unpacked
-from foible.data.look import Look
+from foible.data.options import Look
 from foible.data.pictures import gather
 from foible.data.places import candidates, first_file
 from foible.errors import UserError

@@ -9,15 +9,16 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow.compute as pc
 
-from foible.data.dataset import check_classes, shown
+from foible.data.dataset import check_classes
 from foible.data.labels import alike, class_file, classes_of, numbers_of
-from foible.data.look import Look, look
 from foible.data.names import Names
+from foible.data.options import Look, look
 from foible.data.photographs import Ints, Photographs, photographs_in
 from foible.data.places import given_path
 from foible.data.splits import HELD, choose, held_rows, pick
 from foible.data.tables import Table, placed, read_table
 from foible.errors import UserError
+from foible.text import shown
 
 IMAGE_COLUMNS = ("image", "file_name", "file", "filename", "path")
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +16,7 @@ from torch import Tensor
 from foible.errors import UserError
 from foible.images import to_floats
 from foible.records import TEXT
+from foible.text import shown
 
 SPLITS = ("train", "test")
 MOST_CLASSES = 100_000  # a label beyond this is taken for a mistake, not for a class
@@ -68,9 +70,10 @@ class Dataset:
     @property
     def sha256(self) -> str:
         """Of images, labels and class names."""
-        from foible.networks.resume import fingerprint
-
-        return fingerprint(self)
+        digest = hashlib.sha256(json.dumps([list(self.images.shape), list(self.classes)]).encode())
+        digest.update(self.images.numpy(force=True).tobytes())
+        digest.update(self.labels.numpy(force=True).tobytes())
+        return digest.hexdigest()
 
     def floats(self, index: Tensor | slice | None = None) -> Tensor:
         """The images, or those at `index`, as float32 in [0, 1]."""
@@ -138,8 +141,3 @@ def no_test_split(spec: str) -> UserError:
 def with_option(spec: str, option: str) -> str:
     """The spec with one more option, as the user would write it."""
     return f"{spec}{'&' if '?' in spec else '?'}{option}"
-
-
-def shown(text: Any) -> str:
-    """Text of a user's file, safe to print: control characters and line breaks are escaped."""
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in str(text))

@@ -9,10 +9,10 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image, ImageOps, UnidentifiedImageError
 
-from foible.data.dataset import shown
 from foible.data.quiet import quiet_pillow
 from foible.errors import UserError
 from foible.images import MOST_PIXELS
+from foible.text import shown
 
 Pixels = npt.NDArray[np.uint8]
 

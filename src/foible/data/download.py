@@ -17,10 +17,11 @@ from typing import IO, Any
 from urllib.parse import urlsplit
 
 from foible.data.catalogue import KNOWN, Known
-from foible.data.places import cache_folder, data_folder
+from foible.data.places import data_folder
+from foible.disk import cache_folder
 from foible.errors import UserError
 from foible.progress import progress
-from foible.specs import did_you_mean
+from foible.text import did_you_mean
 
 TIMEOUT = 30  # seconds without a byte
 MOST_BYTES = 512 << 20  # of one download: the largest known is 170 MB

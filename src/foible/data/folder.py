@@ -10,16 +10,17 @@ from pathlib import Path
 import numpy as np
 
 from foible.data.csv_files import photographs_of
-from foible.data.dataset import check_classes, shown
+from foible.data.dataset import check_classes
 from foible.data.decode import SUFFIXES
 from foible.data.labels import class_file
-from foible.data.look import Look, look
 from foible.data.names import Names
+from foible.data.options import Look, look
 from foible.data.photographs import Ints, Photographs, photographs_in
 from foible.data.places import given_path
 from foible.data.splits import SPLIT_NAMES, choose, held_rows, pick
 from foible.data.tables import Table, read_table
 from foible.errors import UserError
+from foible.text import shown
 
 METADATA = ("metadata.csv", "metadata.jsonl", "metadata.parquet")
 ALL_SPLITS = frozenset(name for names in SPLIT_NAMES.values() for name in names)

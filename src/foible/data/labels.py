@@ -12,10 +12,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from foible.data.dataset import check_labels, numbered_classes, shown
+from foible.data.dataset import check_labels, numbered_classes
 from foible.errors import UserError
 from foible.records import TEXT
-from foible.specs import did_you_mean
+from foible.text import did_you_mean, shown
 
 CLASSES_FILE = "classes.txt"
 MOST_BYTES = 64 << 20  # of a list of class names

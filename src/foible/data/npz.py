@@ -17,14 +17,14 @@ from foible.data.dataset import (
     hold_out,
     no_test_split,
     numbered_classes,
-    shown,
     with_option,
 )
 from foible.data.decode import Pixels
-from foible.data.look import share
+from foible.data.options import share
 from foible.data.places import given_path
 from foible.disk import ordinary
 from foible.errors import UserError
+from foible.text import shown
 
 Array = npt.NDArray[Any]
 

@@ -11,10 +11,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
 
-from foible.data.dataset import check_classes, shown
+from foible.data.dataset import check_classes
 from foible.data.labels import alike, class_file, classes_of, numbers_of
-from foible.data.look import Look, look
 from foible.data.names import RowNames
+from foible.data.options import Look, look
 from foible.data.photographs import Photographs
 from foible.data.places import given_path
 from foible.data.row_groups import RowGroups
@@ -22,7 +22,7 @@ from foible.data.splits import by_name, choose, held_rows
 from foible.data.tables import LABEL_COLUMNS, readable
 from foible.disk import ordinary
 from foible.errors import UserError
-from foible.specs import did_you_mean
+from foible.text import did_you_mean, shown
 
 IMAGE_COLUMNS = ("image", "img")
 

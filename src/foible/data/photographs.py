@@ -16,16 +16,17 @@ import torch
 from torch import Tensor
 
 from foible.data.contents import Ints, Pieces, add_contents
-from foible.data.dataset import SPLITS, check_classes, check_labels, shown
+from foible.data.dataset import SPLITS, check_classes, check_labels
 from foible.data.decode import MOST_BYTES
-from foible.data.look import Look
 from foible.data.names import CHUNK, Names
+from foible.data.options import Look
 from foible.errors import UserError
+from foible.text import shown
 
-__all__ = ["Files", "Ints", "Photographs", "Source", "photographs_in"]
+__all__ = ["Files", "ImageBytes", "Ints", "Photographs", "photographs_in"]
 
 
-class Source(Protocol):
+class ImageBytes(Protocol):
     """Where the encoded images are. Asked from many threads at once."""
 
     def fetch(self, row: int) -> bytes | None:
@@ -51,7 +52,7 @@ class Photographs:
     classes: tuple[str, ...]
     files: Sequence[str] = field(repr=False)
     sizes: Ints = field(repr=False)
-    source: Source = field(repr=False)
+    source: ImageBytes = field(repr=False)
     look: Look = field(default_factory=Look)
     problems: tuple[str, ...] = ()
 

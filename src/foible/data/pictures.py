@@ -10,12 +10,13 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import torch
 
-from foible.data.dataset import Dataset, shown, with_option
+from foible.data.dataset import Dataset, with_option
 from foible.data.decode import Pixels, picture, pixels_of, reason
 from foible.data.photographs import Photographs
 from foible.data.quiet import quiet_pillow
 from foible.errors import UserError
 from foible.progress import progress
+from foible.text import shown
 
 CHUNK = 32  # images to a task of the pool: tiny images would drown in the cost of handing them over one by one
 BLOCK = 64 * CHUNK

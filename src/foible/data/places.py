@@ -3,30 +3,18 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from foible.data.dataset import shown
+from foible.disk import cache_folder
 from foible.errors import UserError
-from foible.specs import did_you_mean
+from foible.text import did_you_mean, shown
 
 
 def data_folder() -> Path | None:
     """The folder that the environment variable FOIBLE_DATA names, whether or not it exists."""
     given = os.environ.get("FOIBLE_DATA")
     return Path(given).expanduser() if given else None
-
-
-def cache_folder() -> Path:
-    """The user's cache folder, by the custom of each system."""
-    if sys.platform == "win32":
-        home = os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local"
-    elif sys.platform == "darwin":
-        home = Path.home() / "Library" / "Caches"
-    else:
-        home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(home) / "foible"
 
 
 def roots() -> list[Path]:

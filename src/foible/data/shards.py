@@ -12,12 +12,12 @@ from typing import BinaryIO
 import numpy as np
 
 from foible.data.contents import Pieces
-from foible.data.dataset import shown
 from foible.data.decode import MOST_BYTES, SUFFIXES
 from foible.data.names import Names
 from foible.data.photographs import Ints
 from foible.data.tar import Broken, Member, Packed, members
 from foible.errors import UserError
+from foible.text import shown
 
 PICKLES = frozenset(("pyd", "pickle", "pkl", "pth", "pt"))
 LABELS = ("cls", "json", "txt")  # the first that tells a label

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from foible.data.catalogue import FORMS, KNOWN
 from foible.data.cifar import load_cifar10
 from foible.data.csv_files import list_csv
-from foible.data.dataset import SPLITS, Dataset, shown
+from foible.data.dataset import SPLITS, Dataset
 from foible.data.digits import load_digits
 from foible.data.folder import list_folder
 from foible.data.idx import load_idx
@@ -19,7 +19,8 @@ from foible.data.pictures import gather
 from foible.data.usps import load_usps
 from foible.data.webdataset import list_webdataset
 from foible.errors import UserError
-from foible.specs import bind, did_you_mean, parse
+from foible.specs import bind, parse
+from foible.text import did_you_mean, shown
 
 LOADERS: dict[str, Callable[..., Dataset]] = {
     "digits": load_digits,

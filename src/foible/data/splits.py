@@ -11,8 +11,9 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from foible.data.dataset import hold_out, no_test_split, shown
+from foible.data.dataset import hold_out, no_test_split
 from foible.errors import UserError
+from foible.text import shown
 
 HELD = ("test", "val", "valid", "validation")  # the first that is there is the test split
 SPLIT_NAMES = {"train": ("train",), "test": HELD}

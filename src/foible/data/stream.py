@@ -18,11 +18,12 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from foible.data.dataset import Dataset, shown
+from foible.data.dataset import Dataset
 from foible.data.decode import Pixels, picture, reason
 from foible.data.photographs import Photographs
 from foible.data.quiet import quiet_pillow
 from foible.errors import UserError
+from foible.text import shown
 from foible.views import View
 
 P = TypeVar("P")

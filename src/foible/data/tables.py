@@ -15,12 +15,11 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 
-from foible.data.dataset import shown
 from foible.data.labels import column_of, plain
 from foible.data.names import Names
 from foible.data.photographs import Ints
 from foible.errors import UserError
-from foible.specs import did_you_mean
+from foible.text import did_you_mean, shown
 
 LABEL_COLUMNS = ("label", "labels")
 

@@ -11,16 +11,17 @@ import numpy as np
 import pyarrow as pa
 import torch
 
-from foible.data.dataset import check_classes, shown
+from foible.data.dataset import check_classes
 from foible.data.decode import SUFFIXES
 from foible.data.labels import alike, class_file, classes_of, column_of, is_text, numbers_of, plain
-from foible.data.look import look
+from foible.data.options import look
 from foible.data.photographs import Ints, Photographs
 from foible.data.places import data_folder, given_path
 from foible.data.shards import Shards, index_shard
 from foible.data.splits import by_name, choose, held_rows
 from foible.disk import ordinary
 from foible.errors import UserError
+from foible.text import shown
 
 MOST_SHARDS = 100_000
 

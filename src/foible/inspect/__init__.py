@@ -10,18 +10,18 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from foible.hooks import above as above
-    from foible.hooks import activations as activations
-    from foible.inspect.exciting import layers as layers
-    from foible.inspect.exciting import units as units
+    from foible.basket.hooks import above as above
+    from foible.basket.hooks import activations as activations
+    from foible.inspect.unit.units import layers as layers
+    from foible.inspect.unit.units import units as units
 
 __all__ = ["above", "activations", "layers", "units"]
 
 _HOMES = {
-    "above": "foible.hooks",
-    "activations": "foible.hooks",
-    "layers": "foible.inspect.exciting",
-    "units": "foible.inspect.exciting",
+    "above": "foible.basket.hooks",
+    "activations": "foible.basket.hooks",
+    "layers": "foible.inspect.unit.units",
+    "units": "foible.inspect.unit.units",
 }
 
 

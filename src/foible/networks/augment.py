@@ -19,7 +19,8 @@ from torch import Tensor
 from foible import specs
 from foible.errors import UserError
 from foible.randomness import uniforms
-from foible.spaces.warping import warp
+from foible.text import did_you_mean
+from foible.warping import warp
 
 DRAWS = 10  # for each image and step
 YIQ = ((0.299, 0.587, 0.114), (0.5959, -0.2746, -0.3213), (0.2115, -0.5227, 0.3112))  # luma, and two of chroma
@@ -117,7 +118,7 @@ def augmentation(spec: str | None) -> Crops | None:
     parsed = specs.parse(spec)
     if parsed.name not in AUGMENTS or parsed.argument:
         known = "none, crops, paper, or these with options, as paper?flip=true"
-        raise UserError(f"unknown augmentation {spec!r}{specs.did_you_mean(parsed.name, AUGMENTS)}; it is {known}")
+        raise UserError(f"unknown augmentation {spec!r}{did_you_mean(parsed.name, AUGMENTS)}; it is {known}")
     made: Crops = specs.resolve(spec, AUGMENTS, "augmentation")
     return made
 

@@ -19,13 +19,13 @@ from torch import Tensor, nn
 from foible.disk import write_atomically
 from foible.errors import UserError
 from foible.networks import zoo
-from foible.networks.backbone import Backbone
-from foible.networks.checkpoints import renamed
-from foible.networks.opened import some
+from foible.networks.features import Backbone
+from foible.networks.load.state_dicts import renamed
 from foible.networks.preprocess import Preprocess
-from foible.networks.probe import Probe, Source, is_probe, load_probe, own_module
+from foible.networks.probe import Probe, ProbeSource, is_probe, load_probe, own_module
 from foible.permission import NOTHING, Permission
 from foible.records import NUMBER, PLAIN, SHAPE, TEXT, One, check, is_plain, is_text, read_json, short
+from foible.text import some
 
 SCHEMA_VERSION = 1
 FILE = "basket.json"
@@ -90,7 +90,7 @@ def load_folder(
     *,
     may: Permission = NOTHING,
     only: str | None = None,
-    opened: dict[Source, Backbone] | None = None,
+    opened: dict[ProbeSource, Backbone] | None = None,
 ) -> list[Entry]:
     """The networks of a basket folder, in eval mode on the CPU, each checked against its SHA-256.
 
@@ -179,8 +179,8 @@ def fit(module: nn.Module, given: Mapping[str, Tensor], file: str | Path) -> Non
             state[key] = torch.zeros((), dtype=torch.int64)
     missing, extra = expected.keys() - state.keys(), state.keys() - expected.keys()
     if missing or extra:
-        found = [f"lacks {some(list(missing))}"] if missing else []
-        found += [f"has unexpected {some(list(extra))}"] if extra else []
+        found = [f"lacks {some(sorted(missing))}"] if missing else []
+        found += [f"has unexpected {some(sorted(extra))}"] if extra else []
         raise UserError(f"{file} {' and '.join(found)}: the weights are of another architecture")
     wrong = [key for key, value in expected.items() if state[key].shape != value.shape]
     if wrong:
@@ -217,7 +217,7 @@ def _to_json(entry: Entry) -> dict[str, Any]:
 
 def _from_json(
     record: dict[str, Any], folder: Path, classes: tuple[str, ...], shape: tuple[int, int, int], may: Permission,
-    opened: dict[Source, Backbone],
+    opened: dict[ProbeSource, Backbone],
 ) -> Entry:  # fmt: skip
     where = folder / FILE
     name, spec, file, sha256 = (record[key] for key in ("name", "spec", "file", "sha256"))

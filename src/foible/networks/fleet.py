@@ -22,8 +22,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.func import functional_call, stack_module_state, vmap
 
-from foible.networks.grouped import Grouped, suits
-from foible.networks.layers import Dropout
+from foible.networks.zoo.grouped import Grouped, suits
+from foible.networks.zoo.layers import Dropout
 from foible.randomness import uniforms
 
 CACHE = 8 * 2**20  # bytes

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from foible.errors import FoibleError, UserError
-from foible.networks.opened import first_line
+from foible.networks.load.opened import first_line
 
 Network = nn.Module | Callable[[Tensor], Tensor]
 

@@ -19,10 +19,11 @@ from torch import Tensor, nn
 
 from foible import specs
 from foible.errors import UserError
-from foible.networks.backbone import Backbone
+from foible.networks.features import Backbone
 from foible.networks.heads import Head
 from foible.permission import NOTHING, Permission
 from foible.records import SHAPE, TEXT, check, is_plain, whole
+from foible.text import did_you_mean
 
 if TYPE_CHECKING:
     from foible.networks.files import Entry
@@ -60,7 +61,7 @@ def parse(text: str) -> ProbeSpec:
         if found[2] in said:
             raise UserError(f"{text!r} says {found[2]} twice")
         rest, said[found[2]] = found[1], found[3]
-    if found and "?" not in rest and (hint := specs.did_you_mean(found[2], OPTIONS)):
+    if found and "?" not in rest and (hint := did_you_mean(found[2], OPTIONS)):
         raise UserError(f"{text!r} has no option {found[2]!r}{hint}")
     hidden, features = said.get("hidden", "0"), said.get("features", "layer")
     if "hidden" in said and not (re.fullmatch(r"[1-9][0-9]{0,5}", hidden) and int(hidden) <= MOST_UNITS):
@@ -73,7 +74,7 @@ def parse(text: str) -> ProbeSpec:
 
 
 @dataclass(frozen=True)
-class Source:
+class ProbeSource:
     """Where a probe's backbone is, as its basket records it.
 
     spec: opens it from anywhere. sha256: of its weights. layer: the one whose input is the features, by its dotted
@@ -90,25 +91,25 @@ class Source:
         return asdict(self) | {"shape": self.shape and list(self.shape)}
 
     @staticmethod
-    def from_json(record: Any, where: str) -> Source:
+    def from_json(record: Any, where: str) -> ProbeSource:
         check(record, SOURCE, f"{where}: backbone", "train the probe again")
         if set(record) != set(SOURCE):
             raise UserError(f"{where}: backbone has {', '.join(record)}, expected {', '.join(SOURCE)}")
         shape = record["shape"]
-        return Source(**record | {"shape": None if shape is None else (shape[0], shape[1], shape[2])})
+        return ProbeSource(**record | {"shape": None if shape is None else (shape[0], shape[1], shape[2])})
 
 
 class Probe(nn.Module):
     """Backbone and head, from preprocessed images to logits."""
 
-    def __init__(self, backbone: Backbone, head: Head, source: Source) -> None:
+    def __init__(self, backbone: Backbone, head: Head, source: ProbeSource) -> None:
         super().__init__()
         self.backbone, self.head, self.source = backbone, head, source
 
     @property
     def fingerprint(self) -> str:
         """SHA-256 of the head's weights and of the backbone's, which was checked when it was opened."""
-        from foible.networks.load import fingerprint
+        from foible.networks.load.specs import fingerprint
 
         return hashlib.sha256(f"{fingerprint(self.head)} {self.source.sha256}".encode()).hexdigest()
 
@@ -127,7 +128,8 @@ def open_backbone(
 ) -> tuple[Entry, str]:
     """The one network that `[NAME=]SPEC` names, and the spec without the name. A network in a basket folder of several
     is FOLDER/NETWORK. classes, shape: of the data, for networks that do not say their own."""
-    from foible.networks import files, load  # they load probes, and so import this file
+    from foible.networks import files  # they load probes, and so import this file
+    from foible.networks.load.specs import open_networks
 
     name, spec = specs.split_name(text)
     place = Path(spec)
@@ -147,7 +149,7 @@ def open_backbone(
     elif not place.exists() and (place.parent / files.FILE).is_file():
         [entry] = files.load_folder(place.parent, only=place.name)  # refuses probes: no chain, and no circle
     else:
-        entries = list(load.open_networks(spec, classes, shape, may))
+        entries = list(open_networks(spec, classes, shape, may))
         if len(entries) != 1:
             raise UserError(f"{spec!r} is {len(entries)} networks: a probe has one backbone")
         [entry] = entries
@@ -156,12 +158,12 @@ def open_backbone(
 
 def load_probe(
     spec: str, record: Mapping[str, Any], where: str, classes: tuple[str, ...], may: Permission,
-    opened: dict[Source, Backbone],
+    opened: dict[ProbeSource, Backbone],
 ) -> Probe:  # fmt: skip
     """The probe that a basket records, its head still without weights. `opened`: backbones that are open already."""
-    from foible.networks.load import fingerprint, same_network
+    from foible.networks.load.specs import fingerprint, same_network
 
-    said, source = parse(spec), Source.from_json(record.get("backbone"), where)
+    said, source = parse(spec), ProbeSource.from_json(record.get("backbone"), where)
     if source not in opened:
         try:
             entry, _ = open_backbone(source.spec, classes, source.shape, may)

@@ -21,9 +21,9 @@ from torch import Tensor, nn
 from foible.errors import UserError
 from foible.networks import zoo
 from foible.networks.augment import Crops, draws_for
-from foible.networks.checkpoint import Checkpoint
 from foible.networks.fleet import Fleet, cross_entropy, members_at_once
 from foible.networks.preprocess import Preprocess
+from foible.networks.progress_file import Checkpoint
 from foible.randomness import words
 
 SPARSITY, SPARSITY_WEIGHT = 0.05, 0.1  # of the autoencoder's features: their wanted mean, and how much it counts

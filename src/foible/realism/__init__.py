@@ -19,10 +19,10 @@ from torch import Tensor
 from foible.basket import Basket
 from foible.errors import UserError
 from foible.permission import Permission
+from foible.processes import one_thread
 from foible.realism.features import Features
 from foible.realism.patches import Patches
 from foible.realism.separation import Separation, separation
-from foible.runs.local import one_thread
 
 __all__ = ["Realism", "Separation", "check", "fit", "separation"]
 

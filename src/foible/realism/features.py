@@ -8,12 +8,12 @@ import torch
 from torch import Tensor
 
 from foible.basket import Basket, padded
+from foible.basket.hooks import find_layer
 from foible.errors import UserError
-from foible.hooks import find_layer
 from foible.images import to_floats
-from foible.networks.backbone import Backbone
+from foible.networks.features import Backbone
 from foible.networks.habits import ask, meet
-from foible.networks.load import fingerprint
+from foible.networks.load.specs import fingerprint
 from foible.networks.preprocess import Preprocess
 from foible.networks.probe import open_backbone
 from foible.permission import Permission

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import foible
-from foible.data.dataset import shown
 from foible.errors import UserError
 from foible.findings import Findings, read_shard, shard_files
 from foible.records import TEXT, check, parse_json
-from foible.runs import RunFolder
+from foible.runs.folder import RunFolder
 from foible.runs.recipe import recipe_of
+from foible.text import shown
 
 TITLE = "Foible: finding the weak parts of image classifiers"  # as in CITATION.cff
 REFERENCES: dict[str, tuple[str, dict[str, str]]] = {

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from foible.errors import UserError
-from foible.specs import did_you_mean
+from foible.text import did_you_mean
 
 
 def _help(default: Any, text: str) -> Any:

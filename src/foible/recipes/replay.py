@@ -11,20 +11,20 @@ import torch
 from torch import Tensor
 
 from foible.basket import Basket
+from foible.basket.matching import Matched
 from foible.data import read
-from foible.data.dataset import shown
 from foible.errors import UserError
 from foible.findings import OUTCOMES, Findings
 from foible.images import MOST_JUDGED, decode_png, encode_png, to_bytes, to_floats
-from foible.meeting import Meeting
 from foible.objectives import probabilities
 from foible.permission import Permission
-from foible.recipes.distort_units import layer_of
-from foible.recipes.rows import retrace
+from foible.processes import one_thread
+from foible.recipes.distort.units import layer_of
+from foible.recipes.hunt.rows import retrace
 from foible.runs.job import Task, open_again
-from foible.runs.local import one_thread
 from foible.runs.recipe import load
 from foible.search.nearest import length, reached
+from foible.text import shown
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,12 +83,12 @@ def _label(row: dict[str, Any]) -> int:
     return label
 
 
-def _read_again(row: dict[str, Any], meeting: Meeting) -> Tensor:
+def _read_again(row: dict[str, Any], matched: Matched) -> Tensor:
     """The image that a row began with, from the data: uint8 (channels, height, width)."""
-    place, count = row["origin_index"], len(meeting.data)
+    place, count = row["origin_index"], len(matched.data)
     if place is None or place >= count:
         raise _odd(row, f"its image is number {place} of {count}")
-    seen = read(meeting.data, torch.tensor([place]), [meeting.canvas])
+    seen = read(matched.data, torch.tensor([place]), [matched.canvas])
     if seen.problems:
         raise UserError(f"the image of {row['id']!r} cannot be read any more: {seen.problems[0][1]}")
     return seen.images[0][0]
@@ -107,7 +107,7 @@ def along_the_path(row: dict[str, Any], task: Task) -> Replayed:
 
 def as_it_is(row: dict[str, Any], task: Task) -> Replayed:
     """A row of a comparison or of a ranking has no path: its image is read from the data again, and judged again."""
-    basket, image, stored = task.basket, _read_again(row, task.meeting), torch.tensor(row["after"])
+    basket, image, stored = task.basket, _read_again(row, task.matched), torch.tensor(row["after"])
     with torch.no_grad(), one_thread():
         logits = basket.judge(to_floats(image[None].to(basket.device)), row["networks"])
     now = probabilities(logits)[:, 0].cpu()
@@ -127,7 +127,7 @@ def distorted(row: dict[str, Any], task: Task) -> Replayed:
     """A distorted image is what its PNG holds: its origin is read from the data again, and both are measured and
     judged again. Of a distorted layer the stored output is put in again, where the row has it."""
     basket, norm, layer = task.basket, task.settings["norm"], layer_of(task)
-    origin = _read_again(row, task.meeting)
+    origin = _read_again(row, task.matched)
     image = decode_png(row["image"], repr(row["id"]), MOST_JUDGED)
     if image.shape != origin.shape:
         shapes = f"{tuple(image.shape)}, and the image that it was made from {tuple(origin.shape)}"

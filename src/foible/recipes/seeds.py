@@ -16,10 +16,10 @@ import torch
 from torch import Tensor
 
 from foible.basket import Basket
-from foible.clean import Clean, answers, hints, none_read, tell, tell_unreadable
+from foible.basket.accuracy import Accuracy, answers, hints, none_read, tell, tell_unreadable
+from foible.basket.judging import Judged, judged
+from foible.basket.matching import Matched
 from foible.errors import UserError
-from foible.judging import Judged, judged
-from foible.meeting import Meeting
 from foible.progress import progress
 from foible.randomness import words
 from foible.runs.job import Seeds, Task
@@ -54,7 +54,7 @@ def chosen(basket: Basket, config: Any) -> Basket:
 class Looked:
     """What was looked at: good positions and their classes, in order; accuracies; what could not be read."""
 
-    clean: Clean
+    clean: Accuracy
     positions: list[Tensor] = field(default_factory=list)
     aims: list[Tensor] = field(default_factory=list)
     unreadable: list[str] = field(default_factory=list)
@@ -71,20 +71,20 @@ class Looked:
 
 def look(task: Task, stream: str, wanted: int, good: Good, doing: str) -> Looked:
     """Judge images, in an order that the seed gives, until `wanted` are good; all of them with `judge_all`."""
-    basket, meeting, labelled = task.basket, task.meeting, not task.config.unlabelled
-    found = Looked(Clean(basket.names, basket.classes))
-    drawn = words(task.config.seed, meeting.index, stream=stream, count=1)[:, 0]
-    order, place = meeting.index[drawn.argsort(stable=True)], 0
+    basket, matched, labelled = task.basket, task.matched, not task.config.unlabelled
+    found = Looked(Accuracy(basket.names, basket.classes))
+    drawn = words(task.config.seed, matched.index, stream=stream, count=1)[:, 0]
+    order, place = matched.index[drawn.argsort(stable=True)], 0
     with progress(doing, min(len(order), wanted), quiet=task.quiet) as bar:
         while place < len(order) and (found.have < wanted or task.config.judge_all):
             some = order[place:] if task.config.judge_all else order[place : place + found.next(wanted)]
             place += len(some)
-            for part in judged(basket, meeting.data, index=some, canvas=meeting.canvas, native=False, keep=labelled):
-                said, labels = answers(part.logits), meeting.labels[part.index]
+            for part in judged(basket, matched.data, index=some, canvas=matched.canvas, native=False, keep=labelled):
+                said, labels = answers(part.logits), matched.labels[part.index]
                 fine, aims = good(part, said, labels)
                 found.positions.append(part.index[fine])
                 found.aims.append(aims[fine])
-                found.unreadable += map(meeting.told, part.problems)
+                found.unreadable += map(matched.told, part.problems)
                 found.seen += len(part.index)
                 if labelled:
                     found.clean.add(said, labels)
@@ -93,7 +93,7 @@ def look(task: Task, stream: str, wanted: int, good: Good, doing: str) -> Looked
                 bar.advance(max(0, min(wanted - found.have, int(fine.sum()))))
                 found.have += int(fine.sum())
     if not found.seen:
-        raise none_read(meeting.data.name, len(order), found.unreadable[0])
+        raise none_read(matched.data.name, len(order), found.unreadable[0])
     return found
 
 
@@ -105,7 +105,7 @@ def _tell(task: Task, found: Looked, notes: Sequence[str]) -> dict[str, str]:
         return {}
     advice = hints(task.basket, found.clean, *(torch.cat(parts) for parts in zip(*found.few, strict=True)))
     if not task.quiet:
-        tell(found.clean, [*task.basket.notes, *task.meeting.notes, *notes], advice)
+        tell(found.clean, [*task.basket.notes, *task.matched.notes, *notes], advice)
     return advice
 
 
@@ -123,10 +123,10 @@ def right_under_all(task: Task) -> Seeds:
         return (said == aims).all(0) & (aims >= 0) & part.logits.isfinite().all(2).all(0), aims
 
     found = look(task, "hunt.seeds", wanted, good, "Judging seed images")
-    advice = _tell(task, found, _canvas_note(task.meeting))
-    data, names = task.meeting.data, ", ".join(task.basket.names)
+    advice = _tell(task, found, _canvas_note(task.matched))
+    data, names = task.matched.data, ", ".join(task.basket.names)
     if not task.quiet and not labelled:
-        notes = [*task.basket.notes, *task.meeting.notes, *_canvas_note(task.meeting)]
+        notes = [*task.basket.notes, *task.matched.notes, *_canvas_note(task.matched)]
         agreed = (
             f"{found.have} of {found.seen} images are called the same by all {len(task.basket)} networks: the seeds"
         )
@@ -157,7 +157,7 @@ def right_under_source(task: Task) -> Seeds:
     if not task.quiet and 0 < found.have < wanted:
         print(f"{found.have} images are all that there are to distort ({wanted} were asked for)", file=sys.stderr)
     if not found.have:
-        data, how = task.meeting.data, "classified right" if labelled else "answered"
+        data, how = task.matched.data, "classified right" if labelled else "answered"
         raise UserError(
             f"none of the {found.seen} images of {data.name!r} ({data.split}) is {how} by {task.basket.names[0]!r}: "
             "check the class order and the preprocessing"
@@ -165,10 +165,10 @@ def right_under_source(task: Task) -> Seeds:
     return _seeds(task, found, chosen=torch.cat(found.positions)[:wanted].sort().values)
 
 
-def _canvas_note(meeting: Meeting) -> list[str]:
-    if meeting.canvas is None:
+def _canvas_note(matched: Matched) -> list[str]:
+    if matched.canvas is None:
         return []
-    height, width = meeting.canvas.size
+    height, width = matched.canvas.size
     return [f"moves act on a canvas of {width}×{height}; each network sees all of it, at its own input size"]
 
 

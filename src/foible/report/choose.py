@@ -11,8 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from foible.report.atlas import Place
-from foible.report.source import Source
-from foible.report.tally import Candidate, Counts, Suspect, groups
+from foible.report.counts import Candidate, Counts, Suspect, groups
+from foible.report.run import OpenRun
 
 Key = TypeVar("Key")
 
@@ -26,7 +26,7 @@ def shares(found: dict[Key, int], total: int) -> dict[Key, int]:
     return given
 
 
-def gallery_places(source: Source, result: Counts, total: int) -> Iterator[tuple[Place, int]]:
+def gallery_places(source: OpenRun, result: Counts, total: int) -> Iterator[tuple[Place, int]]:
     """Rows for the gallery, each with its rank: 0 the best of a pair of classes, 1 of a cell of the atlas, 2 the most
     realistic, 3 the rest. Each suspect has its share, and the rest is evenly spaced among its findings."""
     found = {name: suspect.found for name, suspect in result.suspects.items() if suspect.found}
@@ -96,7 +96,7 @@ def session_places(result: Counts, total: int) -> list[Place]:
     return places
 
 
-def rows_at(source: Source, places: Iterable[Place], columns: Sequence[str]) -> Iterator[dict[str, Any]]:
+def rows_at(source: OpenRun, places: Iterable[Place], columns: Sequence[str]) -> Iterator[dict[str, Any]]:
     """The rows at these places, in order; holds one part at a time as long as the places are in its order."""
     held: tuple[int, pa.Table] | None = None
     for part, row in places:

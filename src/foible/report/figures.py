@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 from foible.report import words
+from foible.report.counts import Counts, Suspect
 from foible.report.pictures import Picture, frames, picture
+from foible.report.run import About
 from foible.report.sample import Sample
-from foible.report.source import About
-from foible.report.tally import Counts, Suspect
-from foible.summary import wilson
+from foible.statistics import wilson
 
 STEPS = 7  # of a session, at most: the first, the last, and between them evenly
 AXIS = 20  # classes on a side of a confusion picture, at most

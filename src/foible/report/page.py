@@ -13,7 +13,7 @@ from markupsafe import Markup
 from foible.errors import UserError
 from foible.records import TEXT, check, parse_json
 from foible.report import words
-from foible.report.source import About, Source
+from foible.report.run import About, OpenRun
 
 LIMIT = 8_000_000  # bytes of a report
 
@@ -43,7 +43,7 @@ def fitted(draw: Callable[[int], str], count: int) -> str:
         count = min(count - 1, int(0.99 * count * LIMIT / size))
 
 
-def skeleton(source: Source, about: About, made: Iterable[str], title: str | None, **own: Any) -> dict[str, Any]:
+def skeleton(source: OpenRun, about: About, made: Iterable[str], title: str | None, **own: Any) -> dict[str, Any]:
     """What every page says: of which run it is, whether that is finished, what it had to say, and its settings.
 
     made: texts of the column `versions`. own: what a page says besides, or in other words.

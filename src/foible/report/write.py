@@ -7,7 +7,7 @@ from pathlib import Path
 from foible.disk import write_with_folder
 from foible.errors import UserError
 from foible.findings import Findings
-from foible.report.source import Source
+from foible.report.run import OpenRun
 from foible.runs.recipe import load
 
 
@@ -30,7 +30,7 @@ def write_report(
     gallery: at most so many findings are shown as cards; fewer where the file would grow beyond 8 MB.
     sessions: so many findings of a hunt are shown step by step.
     """
-    source = Source.open(run)
+    source = OpenRun.open(run)
     target = _target(run, out)
     page: str = load(source.recipe.page)(source, title=title, gallery=gallery, sessions=sessions)
     write_with_folder(target, page.encode("utf-8", "replace"))  # a name may hold half a surrogate pair

@@ -18,12 +18,12 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from foible.data.dataset import shown
 from foible.disk import held, ordinary, write_atomically
 from foible.errors import UserError
 from foible.permission import remember
 from foible.records import read_configs
 from foible.runs.record import read_config, settings_hash
+from foible.text import shown
 
 SHARD = re.compile(r"unit-([0-9]{6,8})\.parquet")
 CONFIGS = b"foible.configs"  # in a shard's metadata: settings by hash

@@ -18,18 +18,19 @@ import torch
 from torch import Tensor
 
 from foible.basket import Basket
+from foible.basket.matching import Matched, match, shape_of
 from foible.data import Dataset, Photographs, open_data, read
 from foible.data.places import roots
 from foible.errors import Interrupted, UserError
 from foible.findings import Findings
-from foible.meeting import Meeting, meet, shape_of
-from foible.networks.load import same_network
+from foible.networks.load.specs import same_network
 from foible.networks.preprocess import Preprocess
 from foible.permission import NOTHING, Permission, is_remembered, places_of
+from foible.processes import cores, one_thread
 from foible.progress import progress
 from foible.records import TEXT, check
 from foible.runs.folder import RunFolder
-from foible.runs.local import Shard, Tick, cores, do_unit, one_thread, run_units
+from foible.runs.local import Shard, Tick, do_unit, run_units
 from foible.runs.recipe import RECIPES, Recipe, known_options, load, recipe_called
 from foible.runs.record import settings_hash
 from foible.spec_files import absolute, absolute_chain, with_files
@@ -57,7 +58,7 @@ class ImageUnits:
     @property
     def parts(self) -> Sequence[Tensor]:
         """Positions of the images of each unit."""
-        return torch.split(self.task.meeting.index, self.task.settings["unit"])
+        return torch.split(self.task.matched.index, self.task.settings["unit"])
 
     @property
     def sizes(self) -> list[int]:
@@ -80,7 +81,7 @@ class Task:
 
     recipe: Recipe
     basket: Basket
-    meeting: Meeting
+    matched: Matched
     parts: Mapping[str, Any]  # space, objective, search, method: made from their specs, or given
     named: Mapping[str, str]  # their specs, as they can be opened from here
     may: Permission = NOTHING
@@ -128,8 +129,8 @@ def run(
     if not isinstance(basket, Basket):
         basket = Basket.open(basket, device=device, classes=data_set.classes or None, shape=shape_of(data_set), may=may)
     networks: Basket = load(recipe.networks)(basket, config)
-    meeting = load(recipe.match)(data_set, networks, config.canvas, labelled)
-    task = Task(recipe, networks, meeting, parts, named, may | networks.may, config, workers=workers, quiet=quiet)
+    matched = load(recipe.match)(data_set, networks, config.canvas, labelled)
+    task = Task(recipe, networks, matched, parts, named, may | networks.may, config, workers=workers, quiet=quiet)
     with one_thread():
         load(recipe.check)(task)
     seeds = load(recipe.seeds)(task)
@@ -154,7 +155,7 @@ def _on_disk(
 ) -> None:
     """The units that are missing, in the folder; what a recipe has to say of all of them last."""
     recipe = task.recipe
-    told: dict[str, Any] = {"notes": [*task.basket.notes, *task.meeting.notes]}
+    told: dict[str, Any] = {"notes": [*task.basket.notes, *task.matched.notes]}
     if seeds.accuracy is not None:
         told["clean"] = seeds.accuracy
     do = partial(_do, task, apart=apart)
@@ -278,8 +279,8 @@ def open_again(
         )  # fmt: skip
     check_networks(run, settings, basket)
     basket = basket.only(list(settings["networks"]))
-    meeting = load(recipe.match)(data, basket, settings.get("canvas_given"), labelled)
-    return Task(recipe, basket, meeting, parts, named, may, settings=settings)
+    matched = load(recipe.match)(data, basket, settings.get("canvas_given"), labelled)
+    return Task(recipe, basket, matched, parts, named, may, settings=settings)
 
 
 def data_of(run: str | Path, spec: str, may: Permission) -> str:
@@ -324,14 +325,14 @@ def everybody(basket: Basket, _: Any) -> Basket:
     return basket
 
 
-def plainly(data: Dataset | Photographs, basket: Basket, canvas: str | None, labelled: bool) -> Meeting:
+def plainly(data: Dataset | Photographs, basket: Basket, canvas: str | None, labelled: bool) -> Matched:
     """On the canvas that was asked for, or that of the largest network."""
-    return meet(data, basket, canvas=canvas, labelled=labelled)
+    return match(data, basket, canvas=canvas, labelled=labelled)
 
 
 def check_images(task: Task) -> Tensor | None:
     """Try the first images on every network; they (n, channels, height, width) uint8, or None if none can be read."""
-    seen = read(task.meeting.data, task.meeting.index[:LOOKED_AT], [task.meeting.canvas])
+    seen = read(task.matched.data, task.matched.index[:LOOKED_AT], [task.matched.canvas])
     if not len(seen.index):
         return None
     task.basket.check(seen.images[0])
@@ -352,7 +353,7 @@ def own_settings(task: Task) -> dict[str, Any]:
 
 def _shared_settings(task: Task, spec: str) -> dict[str, Any]:
     """What the findings of any recipe depend on, as JSON values."""
-    basket, data, canvas = task.basket, task.meeting.data, task.meeting.canvas
+    basket, data, canvas = task.basket, task.matched.data, task.matched.canvas
     shared = {
         "recipe": task.recipe.name,
         "data": data.name,

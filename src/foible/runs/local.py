@@ -10,12 +10,11 @@ import multiprocessing
 import os
 import queue
 import signal
-import sys
 import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -25,6 +24,7 @@ import torch
 from foible.disk import write_atomically
 from foible.errors import FoibleError, Interrupted, UserError
 from foible.memory import keep
+from foible.processes import main_hidden, safe_path
 from foible.runs.folder import RunFolder
 
 Tick = Callable[[int], None]
@@ -38,24 +38,6 @@ class Shard(NamedTuple):
 
 
 Work = Callable[[int, Tick], pa.Table | Shard]  # (unit, tick) -> its rows
-SAFE = "PYTHONSAFEPATH"
-
-
-def cores() -> int:
-    """Processor cores that this process may use."""
-    affinity = getattr(os, "sched_getaffinity", None)
-    return len(affinity(0)) if affinity else os.cpu_count() or 1
-
-
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """One torch thread inside, the caller's number again outside."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 def do_unit(work: Work, folder: RunFolder, unit: int, tick: Tick) -> None:
@@ -178,32 +160,3 @@ def _stops_held() -> Iterator[None]:
             block(signal.SIG_SETMASK, before)
         for number in heard[:1]:
             signal.raise_signal(number)
-
-
-@contextmanager
-def safe_path() -> Iterator[None]:
-    """Processes that start inside do not look for modules in the working folder: a `pickle.py` may lie there."""
-    before = os.environ.get(SAFE)
-    os.environ[SAFE] = "1"
-    try:
-        yield
-    finally:
-        if before is None:
-            os.environ.pop(SAFE, None)
-        else:
-            os.environ[SAFE] = before
-
-
-@contextmanager
-def main_hidden() -> Iterator[None]:
-    """Start workers without running the caller's script again in each: it needs no `if __name__ == "__main__"`."""
-    main = sys.modules["__main__"]
-    saved = {name: getattr(main, name) for name in ("__file__", "__spec__") if hasattr(main, name)}
-    with suppress(AttributeError):
-        del main.__file__
-    main.__spec__ = None
-    try:
-        yield
-    finally:
-        for name, value in saved.items():
-            setattr(main, name, value)

@@ -8,7 +8,7 @@ from importlib import import_module
 from typing import Any
 
 from foible.errors import UserError
-from foible.specs import did_you_mean
+from foible.text import did_you_mean
 
 Lazy = Callable[..., Any] | str  # a function, or "module:name": that module is loaded when it is first needed
 
@@ -40,7 +40,7 @@ class Recipe:
     doing: str = "Working"
     read: Lazy = "foible.runs.job:read_config"
     parts: tuple[str, ...] = ()
-    make: Lazy = "foible.recipes.parts:make_parts"
+    make: Lazy = "foible.recipes.hunt.parts:make_parts"
     networks: Lazy = "foible.runs.job:everybody"
     match: Lazy = "foible.runs.job:plainly"
     check: Lazy = "foible.runs.job:check_images"
@@ -53,19 +53,19 @@ class Recipe:
     alone: bool = False
     finish: Lazy | None = None
     replay: Lazy = "foible.recipes.replay:along_the_path"
-    summary: Lazy = "foible.summary:summarise"
+    summary: Lazy = "foible.findings.tally:summarise"
     told: Lazy = "foible.cli.hunt:print_summary"
-    page: Lazy = "foible.report.hunt:render"
+    page: Lazy = "foible.report.pages.hunt:render"
     papers: Callable[[Mapping[str, Any]], tuple[str, ...]] = lambda _: ()
     frozen: str = "found"
 
 
 # Where each verb is declared. A recipe of somebody's own may be put here too, under its name.
 RECIPES: dict[str, Recipe | str] = {
-    "hunt": "foible.recipes.hunt:HUNT",
-    "distort": "foible.recipes.distort:DISTORT",
-    "compare": "foible.recipes.compare:COMPARE",
-    "rank": "foible.recipes.pool:RANK",
+    "hunt": "foible.recipes.hunt.recipe:HUNT",
+    "distort": "foible.recipes.distort.recipe:DISTORT",
+    "compare": "foible.recipes.compare.recipe:COMPARE",
+    "rank": "foible.recipes.rank.recipe:RANK",
 }
 OLD_NAMES = {"pool": "rank"}  # in runs of 0.1.0
 

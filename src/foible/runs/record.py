@@ -11,9 +11,9 @@ import re
 from pathlib import Path
 from typing import Any
 
-from foible.data.dataset import shown
 from foible.errors import UserError
 from foible.records import COUNT, NUMBER, POSITIVE, TEXT, One, check, read_json, short, whole, word
+from foible.text import shown
 from foible.views import FORM as VIEW
 
 CONFIG = "config.json"

@@ -5,16 +5,16 @@
 
 from collections.abc import Callable
 
-from foible.search.closest import closest
-from foible.search.found import Accepted, Found, Trials
-from foible.search.genetic import genetic
-from foible.search.gradient import gradient
-from foible.search.hill_climb import hill_climb
-from foible.search.lbfgs import lbfgs
-from foible.search.map_elites import map_elites
-from foible.search.pbil import pbil
-from foible.search.strategy import strategy
-from foible.search.wrap import as_attack, wrap
+from foible.search.climb.genetic import genetic
+from foible.search.climb.gradient import gradient
+from foible.search.climb.hill_climb import hill_climb
+from foible.search.climb.pbil import pbil
+from foible.search.climb.strategy import strategy
+from foible.search.elites.map_elites import map_elites
+from foible.search.nearest.closest import closest
+from foible.search.nearest.lbfgs import lbfgs
+from foible.search.nearest.wrap import as_attack, wrap
+from foible.search.task import Accepted, Found, Trials
 
 SEARCHES: dict[str, Callable[..., Found]] = {
     "hill-climb": hill_climb,

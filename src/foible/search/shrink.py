@@ -18,8 +18,8 @@ from foible.basket import Basket
 from foible.images import LEAST_ROWS, settle, to_floats
 from foible.objectives import Objective
 from foible.search.asking import Asker
-from foible.search.lanes import lanes_of
-from foible.search.paths import fewest_moves, padded, walk
+from foible.search.climb.lanes import lanes_of
+from foible.search.walking import fewest_moves, padded, walk
 from foible.spaces import is_box
 
 PASSES = 3  # over kinds, as long as one could be left out

@@ -19,9 +19,9 @@ from torch import Tensor
 
 from foible.errors import UserError
 from foible.spaces.reach import check_reach, check_sizes, within
-from foible.spaces.warping import check_border
-from foible.spaces.warping import compose as compose
-from foible.spaces.warping import warp as warp
+from foible.warping import check_border
+from foible.warping import compose as compose
+from foible.warping import warp as warp
 
 
 class AffinePoints(NamedTuple):

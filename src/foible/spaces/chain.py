@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from foible.errors import UserError
-from foible.spaces.warping import compose, warp
+from foible.warping import compose, warp
 
 
 @lru_cache(maxsize=64)

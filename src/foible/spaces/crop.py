@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from foible.spaces.reach import check_reach, check_sizes, within
-from foible.spaces.warping import warp
+from foible.warping import warp
 
 LEAST = 0.05  # share of the side that a window keeps
 

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from foible.errors import UserError
-from foible.specs import bind, did_you_mean
+from foible.specs import bind
+from foible.text import did_you_mean
 
 if TYPE_CHECKING:
     from foible.studies.common import Result
@@ -22,11 +23,11 @@ SCALES = ("quick", "paper")
 # name -> (module with `run`, what it shows)
 STUDIES: dict[str, tuple[str, str]] = {
     "checkerboard": (
-        "foible.studies.peer_pressure.checkerboard",
+        "foible.studies.peer_pressure.checkerboard.study",
         "Paper 1, Figs. 2–4: where five small networks on a checkerboard disagree with all their peers.",
     ),
     "table1": (
-        "foible.studies.peer_pressure.table1",
+        "foible.studies.peer_pressure.table1.study",
         "Paper 1, Table 1: success, moves and inferences of hill climbing against five MLPs.",
     ),
     "table2": (
@@ -38,11 +39,11 @@ STUDIES: dict[str, tuple[str, str]] = {
         "Paper 1, Figs. 5, 6, 9: sessions, and one image that every network in turn gets wrong.",
     ),
     "deep": (
-        "foible.studies.peer_pressure.deep",
+        "foible.studies.peer_pressure.deep.study",
         "Paper 1, Sec. 4, Fig. 8: deep networks on colour images, and what each is sensitive to.",
     ),
     "searches": (
-        "foible.studies.peer_pressure.searches",
+        "foible.studies.peer_pressure.searches.study",
         "Paper 1, future work 4 and 5: other searches, success against inferences.",
     ),
     "peers": (
@@ -50,7 +51,7 @@ STUDIES: dict[str, tuple[str, str]] = {
         "Paper 1, future work 2: 1 to 20 peers; success, coverage and reliability.",
     ),
     "distortion": (
-        "foible.studies.intriguing.distortion",
+        "foible.studies.intriguing.distortion.study",
         "Paper 3, Tables 1 and 2, Figs. 5 and 7: minimal distortions, and who they transfer to.",
     ),
     "split-transfer": (
@@ -62,11 +63,11 @@ STUDIES: dict[str, tuple[str, str]] = {
         "Paper 3, Figs. 1–4: what excites a unit, and what excites a random direction.",
     ),
     "spectrum": (
-        "foible.studies.intriguing.spectrum",
+        "foible.studies.intriguing.spectrum.study",
         "Paper 3, Table 5: frame bounds of every layer, and growth along the found distortions.",
     ),
     "frozen-features": (
-        "foible.studies.intriguing.frozen_features",
+        "foible.studies.intriguing.frozen_features.study",
         "Paper 3, Fig. 6: a one-against-rest classifier on frozen, unsupervised features, distorted.",
     ),
 }
@@ -98,8 +99,8 @@ def run_study(
         raise UserError(f"scale is {scale!r}: expected {' or '.join(SCALES)}")
     folder = default_folder(name, scale) if out is None else Path(out)
     _claim(folder, name, scale)
+    from foible.figures import style
     from foible.studies.common import write
-    from foible.studies.figures import style
 
     run = import_module(STUDIES[name][0]).run
     with style():
@@ -131,8 +132,8 @@ def _own_options(run: Any, options: Mapping[str, str], what: str) -> dict[str, A
 
 def _claim(folder: Path, name: str, scale: str) -> None:
     """Make the folder; refuse one that holds another study, whose work would get mixed up with this one's."""
-    from foible.data.dataset import shown
     from foible.records import TEXT, check, read_json
+    from foible.text import shown
 
     for path in (folder, *folder.parents):
         if path.exists() and not path.is_dir():

@@ -16,7 +16,7 @@ from foible.basket import Basket
 from foible.data.catalogue import KNOWN
 from foible.disk import write_with_folder
 from foible.errors import UserError
-from foible.summary import wilson
+from foible.statistics import wilson
 
 _PACKAGES = ("torch", "numpy", "pyarrow", "scipy", "matplotlib")
 
@@ -213,7 +213,7 @@ def basket_for(
     """
     if given is not None:
         return Basket.open(given, device=device)
-    from foible.recipes.train import train
+    from foible.recipes.train.train import train
 
     options = {"seeds": [seed], **options}
     asked = hashlib.sha256(json.dumps([list(specs), data, options], sort_keys=True, default=str).encode()).hexdigest()

@@ -11,7 +11,7 @@ import pytest
 import foible
 from foible.basket import Basket
 from foible.findings import Findings
-from foible.recipes.train import train
+from foible.recipes.train.train import train
 from foible.studies.peer_pressure import held_out
 
 

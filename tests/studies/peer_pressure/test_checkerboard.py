@@ -13,7 +13,8 @@ from pictures import check_figure
 from foible.basket import Basket
 from foible.errors import UserError
 from foible.studies import run_study
-from foible.studies.peer_pressure import board, checkerboard
+from foible.studies.peer_pressure.checkerboard import board
+from foible.studies.peer_pressure.checkerboard import study as checkerboard
 
 
 @pytest.fixture(scope="module")

@@ -15,9 +15,9 @@ from foible.findings import Findings
 from foible.search import SEARCHES
 from foible.studies import run_study
 from foible.studies.common import Result
-from foible.studies.peer_pressure import searches
-from foible.studies.peer_pressure.searches import CONTESTANTS, PAPERS, Costs
-from foible.studies.peer_pressure.searches_figures import share_within
+from foible.studies.peer_pressure.searches import study as searches
+from foible.studies.peer_pressure.searches.figures import share_within
+from foible.studies.peer_pressure.searches.study import CONTESTANTS, PAPERS, Costs
 
 TRIALS, BUDGET = 5, 120
 

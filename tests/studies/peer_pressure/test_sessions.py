@@ -5,12 +5,12 @@ from pathlib import Path
 import pytest
 import torch
 
+from foible import figures
 from foible.basket import Basket
 from foible.errors import UserError
 from foible.findings import Findings
 from foible.images import decode_png
 from foible.spaces import Affine
-from foible.studies import figures
 from foible.studies.peer_pressure.sessions import (
     MOST_ROWS,
     Session,

@@ -11,11 +11,14 @@ from small_tasks import SPACE, Task, linear_task
 
 from foible.errors import UserError
 from foible.findings import Findings
+from foible.findings.tally import summarise
 from foible.studies import run_study
 from foible.studies.common import Result
-from foible.studies.peer_pressure import table1, table1_figures, table1_sizes, trends
-from foible.studies.peer_pressure.table1 import PAPER, Counts
-from foible.summary import summarise
+from foible.studies.peer_pressure.table1 import figures as table1_figures
+from foible.studies.peer_pressure.table1 import sizes as table1_sizes
+from foible.studies.peer_pressure.table1 import study as table1
+from foible.studies.peer_pressure.table1 import trends
+from foible.studies.peer_pressure.table1.study import PAPER, Counts
 
 TRIALS = 6
 

@@ -13,20 +13,20 @@ from typing import Any
 import torch
 
 from foible.basket import Basket
+from foible.basket.matching import match
 from foible.data import load
-from foible.meeting import meet
-from foible.search.closest import closest
+from foible.figures import save as save_figure
+from foible.search.nearest.closest import closest
 from foible.studies.common import Result, Row, data_for, share_row
-from foible.studies.figures import save as save_figure
-from foible.studies.intriguing import distortion_rows
-from foible.studies.intriguing.distortion_paper import NOISE4, TABLE3, TABLE4
-from foible.studies.intriguing.distortion_targets import TARGETS, counted, every_target, learnt_rows, some_images
-from foible.studies.intriguing.net_plans import TABLE3 as PLANS
-from foible.studies.intriguing.net_plans import parts, settings
-from foible.studies.intriguing.networks import split_networks
+from foible.studies.intriguing.distortion import rows as distortion_rows
+from foible.studies.intriguing.distortion.paper import NOISE4, TABLE3, TABLE4
+from foible.studies.intriguing.distortion.targets import TARGETS, counted, every_target, learnt_rows, some_images
+from foible.studies.intriguing.networks.baskets import split_networks
+from foible.studies.intriguing.networks.plans import TABLE3 as PLANS
+from foible.studies.intriguing.networks.plans import parts, settings
 from foible.transfer import save, transfer
-from foible.transfer_figures import heat_map
-from foible.transfer_tables import grid
+from foible.transfer.figures import heat_map
+from foible.transfer.tables import grid
 
 IMAGES = {"quick": 64, "paper": 5000}  # of the test split; the paper distorted all 10,000
 AMPLIFIED = 0.1
@@ -101,7 +101,7 @@ def _error_rows(basket: Basket, source: str, halves: dict[str, range], quiet: bo
     judged["test"] = test, torch.arange(len(test))
     rows = []
     for place, (what, (data, index)) in enumerate(judged.items()):
-        labels = meet(data, basket).labels[index]
+        labels = match(data, basket).labels[index]
         wrong = (basket.predict(data.images[index]).argmax(2) != labels).sum(1).tolist()
         for name, errors in zip(basket.names, wrong, strict=True):
             paper = TABLE3[name][place] if name in TABLE3 else None

@@ -17,12 +17,12 @@ from typing import Any
 from foible.basket import Basket
 from foible.data import Dataset, load
 from foible.data.catalogue import KNOWN
-from foible.inspect.exciting import units
-from foible.inspect.units_figures import draw
-from foible.inspect.units_tables import CHANCE, MEASURES, NATURAL, Units
-from foible.recipes.train import train
-from foible.runs import settings_hash
-from foible.runs.local import one_thread
+from foible.inspect.unit.figures import draw
+from foible.inspect.unit.tables import CHANCE, MEASURES, NATURAL, Units
+from foible.inspect.unit.units import units
+from foible.processes import one_thread
+from foible.recipes.train.train import train
+from foible.runs.record import settings_hash
 from foible.studies.common import Result, Row, data_for
 
 AGAINST = {"quick": ("random", "whitened"), "paper": ("random", "whitened", "positive")}

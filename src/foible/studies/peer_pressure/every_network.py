@@ -17,13 +17,13 @@ from typing import Any
 import torch
 from matplotlib.figure import Figure, SubFigure
 
+from foible import figures
 from foible.basket import Basket
 from foible.errors import UserError
 from foible.findings import Findings
 from foible.images import decode_png
-from foible.recipes.hunt import hunt
+from foible.recipes.hunt.recipe import hunt
 from foible.spaces import Affine
-from foible.studies import figures
 from foible.studies.common import Result, Row, basket_for, data_for, share_row
 from foible.studies.peer_pressure.sessions import (
     bars,

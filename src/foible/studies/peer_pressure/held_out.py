@@ -18,9 +18,9 @@ from foible.basket import Basket
 from foible.data import Dataset, load
 from foible.findings import Findings
 from foible.images import to_bytes, to_floats
+from foible.processes import one_thread
 from foible.randomness import integers, uniforms
-from foible.recipes.train import train
-from foible.runs.local import one_thread
+from foible.recipes.train.train import train
 from foible.spaces import Affine
 
 NETWORK = "lenet"

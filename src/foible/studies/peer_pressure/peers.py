@@ -22,17 +22,17 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from foible import figures
 from foible.basket import Basket
 from foible.data import open_data
 from foible.errors import UserError
 from foible.progress import progress
-from foible.recipes.hunt import hunt
-from foible.recipes.train import meet
-from foible.studies import figures
+from foible.recipes.hunt.recipe import hunt
+from foible.recipes.train.train import meet
+from foible.statistics import wilson
 from foible.studies.common import Result, Row, basket_for, data_for, share_row
 from foible.studies.peer_pressure.held_out import Judge, held_out_judge
 from foible.studies.peer_pressure.reliability import ConsensusFinds, difference, rarefied, trend
-from foible.summary import wilson
 
 SPACES = {"affine": "affine moves", "swaps": "pixel swaps"}
 ENOUGH = 20  # finds, from which on shares of them are compared and drawn

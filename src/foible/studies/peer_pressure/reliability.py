@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 import torch
 
 from foible.findings import Findings
+from foible.statistics import wilson
 from foible.studies.peer_pressure.held_out import Judge
-from foible.summary import wilson
 
 
 @dataclass

@@ -19,16 +19,16 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure, SubFigure
 from torch import Tensor
 
+from foible import figures
 from foible.basket import Basket
 from foible.errors import UserError
 from foible.findings import Findings
 from foible.images import decode_png, to_bytes, to_floats
 from foible.objectives import probabilities
 from foible.permission import Permission
-from foible.recipes.rows import retrace
+from foible.processes import one_thread
+from foible.recipes.hunt.rows import retrace
 from foible.runs.job import open_again
-from foible.runs.local import one_thread
-from foible.studies import figures
 
 MOST_ROWS = 9  # a longer session is shown at so many of its moves, the first and the last among them
 MOST_GROUPS = 10  # classes beside an image; of more, those that matter in this session

@@ -19,13 +19,13 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
+from foible import figures
 from foible.basket import Basket
 from foible.data import open_data
 from foible.errors import UserError
 from foible.findings import Findings
 from foible.progress import progress
-from foible.recipes.hunt import hunt
-from foible.studies import figures
+from foible.recipes.hunt.recipe import hunt
 from foible.studies.common import Result, Row, basket_for, data_for, mean_row, share_row
 from foible.studies.peer_pressure.held_out import Judge, held_out_judge, says
 from foible.studies.peer_pressure.sessions import canvas

@@ -1,0 +1,12 @@
+"""A basket: named networks that judge the same images. One is the suspect, the others are its peers."""
+
+from foible.basket.basket import Basket, Budget, Precision, padded, pick_device, shared_classes
+
+__all__ = [
+    "Basket",
+    "Budget",
+    "Precision",
+    "padded",
+    "pick_device",
+    "shared_classes",
+]

@@ -1,0 +1,355 @@
+"""A basket: named networks that judge the same images. One is the suspect, the others are its peers.
+
+Normalisation lives here, with each network; spaces and searches see pixels in [0, 1].
+"""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+from foible.basket.graphs import Graphs
+from foible.errors import UserError
+from foible.images import LEAST_ROWS, to_floats
+from foible.networks.classes import align
+from foible.networks.habits import ONE_AT_A_TIME, Habits, ask, ask_again, version
+from foible.networks.habits import meet as meet_network
+from foible.networks.load.specs import Network, fingerprint, open_networks
+from foible.networks.one_logit import two_classes
+from foible.networks.preprocess import Preprocess
+from foible.permission import NOTHING, Permission
+from foible.text import did_you_mean, shown, some
+from foible.views import View
+
+Precision = Literal["float32", "bf16"]
+
+
+@dataclass(frozen=True)
+class Budget:
+    """The most that one lane may spend; None is no limit. A gradient costs a forward and a backward."""
+
+    forwards: int | None = None
+    backwards: int | None = None
+
+    def spent(self, forwards: Tensor, backwards: Tensor) -> Tensor:
+        """(n,) bool: lanes that have nothing left."""
+        over = torch.zeros_like(forwards, dtype=torch.bool)
+        if self.forwards is not None:
+            over |= forwards >= self.forwards
+        if self.backwards is not None:
+            over |= backwards >= self.backwards
+        return over
+
+
+def pick_device(device: str) -> torch.device:
+    """`auto`, `cpu` or `cuda` as a device that is really there."""
+    if device == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    if device not in ("cpu", "cuda"):
+        raise UserError(f"device is {device!r}: expected auto, cpu or cuda")
+    if device == "cuda" and not torch.cuda.is_available():
+        raise UserError("device is 'cuda', but torch sees no CUDA device here: use --device cpu (see `foible doctor`)")
+    return torch.device(device)
+
+
+class Basket:
+    """Networks of one task.
+
+    networks: name -> module or callable, from (n, channels, height, width) to logits (n, classes); for two classes
+        one logit (n, 1) will do, the log-odds of the second.
+    classes: class names in the order of the logits; or a dictionary of these by name, where networks have lists of
+        their own. Lists meet by name: the basket speaks of the classes that all know, in the first one's order.
+    preprocess: "inside" (each network takes pixels in [0, 1] and normalises itself), a `Preprocess`, or a dictionary
+        of these by name. It has no default: normalising twice, or never, is the field's commonest silent mistake.
+    shape: (channels, height, width) of the images, where it is known.
+    """
+
+    def __init__(
+        self,
+        networks: Mapping[str, Network],
+        *,
+        classes: Sequence[str] | Mapping[str, Sequence[str]],
+        preprocess: str | Preprocess | Mapping[str, str | Preprocess],
+        shape: tuple[int, int, int] | None = None,
+        device: str = "cpu",
+        copies: bool = True,
+    ) -> None:
+        if not networks:
+            raise UserError("a basket needs at least one network")
+        self.device = pick_device(device)
+        self.shape = shape
+        self._graphs = Graphs()
+        self._habits: dict[str, Habits] = {}  # of the networks that have been asked
+        self.source: list[str] | None = None  # the specs that open this basket again, where there are any
+        self.may = NOTHING  # what may be run for that
+        self._preprocess = {
+            name: _as_preprocess(preprocess[name] if isinstance(preprocess, Mapping) else preprocess, name)
+            for name in networks
+        }
+        # The same, with the size of what a network was trained on where that is known from elsewhere.
+        self._hows = dict(self._preprocess)
+        own = classes if isinstance(classes, Mapping) else dict.fromkeys(networks, classes)
+        self.lists = {name: tuple(own[name]) for name in networks}
+        self.classes, columns, self._notes = shared_classes(self.lists)
+        self._columns = {
+            name: None if where is None else torch.tensor(where, device=self.device) for name, where in columns.items()
+        }
+        self.fingerprints = {name: fingerprint(network) for name, network in networks.items()}
+        self._networks: dict[str, Network] = {}
+        memo: dict[int, Any] = {}  # what two networks share (a backbone) they still share as copies
+        for name, network in networks.items():
+            if isinstance(network, nn.Module):  # a copy: the caller's own network stays in the mode it was in
+                network = copy.deepcopy(network, memo) if copies else network
+                network = network.eval().requires_grad_(False).to(self.device)
+            self._networks[name] = network
+
+    @classmethod
+    def open(
+        cls,
+        source: str | Path | Sequence[str],
+        *,
+        device: str = "cpu",
+        classes: Sequence[str] | None = None,
+        shape: tuple[int, int, int] | None = None,
+        trust: bool = False,
+        may: Permission | None = None,
+    ) -> Basket:
+        """A basket from a folder that `foible train` wrote, or from a list of `[NAME=]SPEC`, one per network.
+
+        SPEC is a basket folder, `timm:NAME`, `torchvision:NAME`, `hf:FOLDER`, `onnx:FILE`, a zoo spec with its weights
+        (`mlp:10?weights=FILE`), or `FILE.py:factory`, which runs that file; docs/networks.md has all of them.
+        `classes` and `shape` are the data's own, for networks told to take them from there (`?classes=data`).
+        `trust` lets files be loaded that can run code: whole pickled modules, TorchScript, `.pt2`.
+        `may` says which code may be run; without it what `source` names was typed by the caller.
+        """
+        listed = [str(source)] if isinstance(source, str | Path) else list(source)
+        may = Permission.typed(listed, trust=trust) if may is None else may
+        entries = [entry for spec in listed for entry in open_networks(spec, classes, shape, may)]
+        names = [entry.name for entry in entries]
+        for name in names:
+            if names.count(name) > 1:
+                raise UserError(f"two networks are called {name!r}: name one, as in --network other={name}")
+        for entry in entries:
+            if not entry.classes:
+                raise UserError(f"the classes of {entry.name!r} are not known: give the data it is for")
+        basket = cls(
+            {entry.name: entry.module for entry in entries},
+            classes={entry.name: entry.classes or () for entry in entries},
+            preprocess={entry.name: entry.preprocess for entry in entries},
+            shape=next((entry.shape for entry in entries if entry.shape), shape),
+            device=device,
+            copies=False,
+        )
+        basket.source, basket.may = listed, may
+        for entry in entries:  # a network whose file says what it was trained on sees images of that size
+            if entry.preprocess.size is None and entry.shape:
+                basket._hows[entry.name] = dataclasses.replace(entry.preprocess, size=entry.shape[1:])
+        return basket
+
+    def only(self, names: Sequence[str]) -> Basket:
+        """The same networks, these alone and in this order; nothing is copied."""
+        for name in names:
+            self.peers(name)  # or an error that names it
+        part = copy.copy(self)
+        part.fingerprints = {name: self.fingerprints[name] for name in names}
+        part._networks = {name: self._networks[name] for name in names}
+        return part
+
+    @property
+    def views(self) -> dict[str, View | None]:
+        """How a photograph becomes each network's pixels; None where a network takes images as they come."""
+        return {name: self._hows[name].view for name in self.names}
+
+    @property
+    def hows(self) -> dict[str, Preprocess]:
+        """How each network's images are prepared, the size that it was trained on included."""
+        return {name: self._hows[name] for name in self.names}
+
+    @property
+    def canvas(self) -> View | None:
+        """The view with the most pixels: what moves act on, unless said otherwise."""
+        known = [view for view in self.views.values() if view is not None]
+        return max(known, key=lambda view: view.size[0] * view.size[1], default=None)
+
+    @property
+    def preprocess(self) -> dict[str, Preprocess]:
+        """How each network's images are prepared."""
+        return {name: self._preprocess[name] for name in self.names}
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(self._networks)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a user should know of these networks; some of it is known once they have been asked."""
+        writing = [name for name in self.names if name in self._habits and self._habits[name].writes]
+        return (
+            *self._notes,
+            *(f"{shown(name)} changes the images that it is given (in place): it gets a copy" for name in writing),
+        )
+
+    def network(self, name: str) -> Network:
+        """The network itself, as this basket holds it: a copy in eval mode on the basket's device."""
+        return self._networks[name]
+
+    def __len__(self) -> int:
+        return len(self._networks)
+
+    def __repr__(self) -> str:
+        return f"Basket({', '.join(self.names)}; {len(self.classes)} classes)"
+
+    def peers(self, suspect: str) -> list[str]:
+        """Every network but the suspect."""
+        if suspect not in self._networks:
+            known = ", ".join(self.names)
+            raise UserError(f"no network {suspect!r} in the basket{did_you_mean(suspect, self.names)}; it has {known}")
+        return [name for name in self.names if name != suspect]
+
+    def judge(self, images: Tensor, names: Sequence[str] | None = None, precision: Precision = "float32") -> Tensor:
+        """Logits (networks, n, classes) of images (n, channels, height, width) in [0, 1], in the order of `names`."""
+        chosen = self.names if names is None else names
+        rows = len(images)
+        if not chosen:
+            return images.new_empty(0, rows, len(self.classes))
+        seen: dict[Preprocess, Tensor] = {}
+        answers = []
+        images = padded(images)
+        with torch.autocast(self.device.type, torch.bfloat16) if precision == "bf16" else nullcontext():
+            for name in chosen:
+                how = self._hows[name]
+                if how not in seen:
+                    seen[how] = how(images)
+                answers.append(self.answer(name, seen[how]))
+        return torch.stack(answers)[:, :rows].float()
+
+    def judge_views(self, images: Mapping[str, Tensor]) -> Tensor:
+        """Logits (networks, n, classes), each network shown its own images: name -> (n, channels, height, width) uint8
+        or in [0, 1], as its view made them."""
+        seen: dict[tuple[int, Preprocess], Tensor] = {}
+        answers = []
+        for name, view in images.items():
+            how = self._hows[name]
+            key = id(view), how
+            if key not in seen:
+                seen[key] = how(padded(to_floats(view.to(self.device, non_blocking=True))))
+            answers.append(self.answer(name, seen[key])[: len(view)])
+        return torch.stack(answers).float()
+
+    def answer(self, name: str, prepared: Tensor) -> Tensor:
+        """Logits of the basket's classes from images that are preprocessed already."""
+        rows, known = len(prepared), len(self.lists[name])
+        logits = self._asked(name, prepared)
+        if known == 2:
+            logits = two_classes(logits, rows)
+        if not isinstance(logits, Tensor):
+            given = f"returned {type(logits).__name__}: expected a tensor of logits (n, classes)"
+        elif logits.ndim != 2 or len(logits) != rows:
+            given = f"returned shape {tuple(logits.shape)} for {rows} images: expected {(rows, known)}"
+        elif logits.shape[1] != known:
+            given = (
+                f"gives {logits.shape[1]} numbers an image, its list has {known} classes: give the list it was trained "
+                "with (classes=FILE)"
+            )
+        elif not logits.is_floating_point() or logits.layout != torch.strided or logits.device != prepared.device:
+            given = (
+                f"returned {logits.dtype}, {logits.layout}, on {logits.device}: expected logits of floating point, "
+                f"dense, on {prepared.device} as its images"
+            )
+        else:
+            if logits.requires_grad and not torch.is_grad_enabled():
+                logits = logits.detach()
+            columns = self._columns[name]
+            return logits if columns is None else logits.index_select(1, columns)
+        raise UserError(f"network {name!r} {given}")
+
+    def _asked(self, name: str, prepared: Tensor) -> Any:
+        """What the network itself says, and nothing that it does to the images or to its answer later is seen."""
+        network, what = self._networks[name], f"network {name!r}"
+        if name not in self._habits:
+            with ONE_AT_A_TIME:
+                if name not in self._habits:
+                    logits, habits = meet_network(network, prepared, what)
+                    self._habits[name] = habits
+                    return logits
+        habits, module = self._habits[name], isinstance(network, nn.Module)
+        logits = self._graphs.answer(network, prepared) if isinstance(network, nn.Module) and not habits.keeps else None
+        if logits is not None:
+            return logits
+        own = prepared.clone() if habits.copies and not module else prepared  # a module copies by itself
+        before = version(prepared)
+        if habits.keeps:
+            logits = ask_again(network, own, what, habits)
+        else:
+            logits = ask(network, own, what)
+            if not module and isinstance(logits, Tensor):
+                logits = logits.clone()  # it may write its next answer into the same memory
+        if version(prepared) != before:
+            raise UserError(
+                f"{what} changed the images that it was given (in place), and did not when it was first asked: "
+                "what the others say would be wrong; let its forward begin with images = images.clone()"
+            )
+        return logits
+
+    @torch.no_grad()
+    def predict(self, images: Tensor, names: Sequence[str] | None = None, *, batch: int = 1000) -> Tensor:
+        """Logits (networks, n, classes) on the CPU, of any number of images, uint8 or floats, a batch at a time."""
+        parts = [self.judge(to_floats(part.to(self.device)), names).cpu() for part in torch.split(images, batch)]
+        return torch.cat(parts, 1)
+
+    def check(self, images: Tensor) -> None:
+        """Push a few images through every network, so that what does not fit is said before any work is done."""
+        for name in self.names:
+            self.predict(images[:2], [name])
+
+
+def _as_preprocess(given: str | Preprocess, name: str) -> Preprocess:
+    if isinstance(given, Preprocess):
+        return given
+    if given == "inside":
+        return Preprocess()
+    raise UserError(f"preprocess of {name!r} is {given!r}: expected 'inside' or Preprocess(mean, std, size)")
+
+
+def padded(images: Tensor) -> Tensor:
+    """At least `LEAST_ROWS` rows, so that the last bits of an answer do not change with the size of the batch."""
+    rows = len(images)
+    if rows >= LEAST_ROWS:
+        return images
+    return torch.cat([images, images[-1:].expand(LEAST_ROWS - rows, *images.shape[1:])])
+
+
+def shared_classes(
+    lists: Mapping[str, Sequence[str]],
+) -> tuple[tuple[str, ...], dict[str, list[int] | None], tuple[str, ...]]:
+    """The classes that all lists know, by name, in the order of the first; for each list the positions of these in it
+    (None where it is just them); and a line for every list that knows more."""
+    first, *_ = lists.values()
+    places = {name: [int(p) if p is not None else None for p in align(first, names)] for name, names in lists.items()}
+    kept = [row for row in range(len(first)) if all(where[row] is not None for where in places.values())]
+    if len(kept) < 2:
+        said = "; ".join(f"{name!r} has {some(names)}" for name, names in lists.items())
+        raise UserError(
+            f"the networks share {len(kept)} classes: {said}. Give networks of one task, or their class lists with "
+            "classes=FILE"
+        )
+    columns: dict[str, list[int] | None] = {}
+    notes = []
+    for name, names in lists.items():
+        where = [place for row in kept if (place := places[name][row]) is not None]
+        columns[name] = None if where == list(range(len(names))) else where
+        left = [names[k] for k in sorted(set(range(len(names))) - set(where))]
+        if left:
+            notes.append(
+                f"{shown(name)} knows {len(left)} of its {len(names)} classes alone ({some(left)}): the basket runs on "
+                f"the {len(kept)} that all share"
+            )
+    return tuple(first[row] for row in kept), columns, tuple(notes)

@@ -1,0 +1,1 @@
+"""`foible inspect units` and `foible inspect spectrum`."""

@@ -1,0 +1,211 @@
+"""Rows of findings, put together from sections: dictionaries of some of the columns of `foible.findings.table.SCHEMA`.
+
+What every recipe says of its rows (who was asked, of which image, what they answered, what it cost) is a function here;
+a recipe's rows are a union of these and of columns of its own:
+
+    as_table(identity(…), origin(…), answered(…), cost(…), unmoved(count), ended(…), {"distance": …}, count=count)
+
+n stands for the number of rows. Class numbers are tensors with -1 for none, which become null.
+"""
+
+from __future__ import annotations
+
+import json
+import platform
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+import torch
+from torch import Tensor
+
+import foible
+from foible.data import Dataset, Photographs
+from foible.findings import SCHEMA
+from foible.images import encode_pngs
+from foible.search.shrink import kinds_of
+from foible.search.task import Accepted
+from foible.spaces import is_box
+
+Columns = dict[str, Any]
+
+
+def as_table(*sections: Columns, count: int) -> pa.Table:
+    """The sections as `count` rows by `foible.findings.SCHEMA`. Of two with the same column the later wins; a column
+    that is in none of them is null."""
+    columns = {name: values for section in sections for name, values in section.items()}
+    unknown = columns.keys() - set(SCHEMA.names)
+    if unknown:
+        raise KeyError(f"findings have no column {', '.join(sorted(unknown))}")
+    return pa.table([as_column(name, columns.get(name), count) for name in SCHEMA.names], schema=SCHEMA)
+
+
+def as_column(name: str, values: Any, count: int) -> pa.Array:
+    """Values of a column of `count` rows; a text or a number stands for all rows, None for null in all of them."""
+    kind = SCHEMA.field(name).type
+    if values is None:
+        return pa.nulls(count, kind)
+    if isinstance(values, str | int | float):
+        return pa.repeat(pa.scalar(values, kind), count)
+    if isinstance(values, Tensor):
+        values = values.cpu().numpy()
+    return values.cast(kind) if isinstance(values, pa.Array) else pa.array(values, kind)
+
+
+def identity(
+    networks: Sequence[Sequence[str]], lanes: Sequence[int], *, config: str, device: torch.device,
+    which: Sequence[Any] | None = None,
+) -> Columns:  # fmt: skip
+    """networks: of each row, its suspect first. which: tells rows apart that have the same suspect and lane."""
+    suspects = [names[0] for names in networks]
+    ids = [f"{suspect}-{lane:06d}" for suspect, lane in zip(suspects, lanes, strict=True)]
+    if which is not None:
+        ids = [f"{id}-{part}" for id, part in zip(ids, which, strict=True)]
+    return {
+        "id": ids,
+        "config": config,
+        "suspect": suspects,
+        "networks": networks,
+        "lane": lanes,
+        "versions": versions(device),
+    }
+
+
+def versions(device: torch.device) -> str:
+    """What made a row, as JSON."""
+    kind = torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu"
+    made = {
+        "foible": foible.__version__,
+        "torch": torch.__version__,
+        "python": platform.python_version(),
+        "device": kind,
+    }
+    return json.dumps(made)
+
+
+def origin(data: Dataset | Photographs, index: Sequence[int], pngs: pa.Array) -> Columns:
+    """index: where in the data the images stand. pngs: they themselves, as `as_pngs` makes them."""
+    return {
+        "origin": pngs,
+        "origin_data": data.name,
+        "origin_split": data.split,
+        "origin_index": index,
+        "origin_file": None if data.files is None else [data.files[position] for position in index],
+    }
+
+
+def answered(
+    before: Tensor, after: Tensor, said: Tensor, *, truth: Tensor | None, label_from: str | Sequence[str] | None,
+    consensus: Tensor | None = None,
+) -> Columns:  # fmt: skip
+    """before, after: probabilities (networks, n, classes), the suspect's first. said: (networks, n), the classes that
+    `after` prefers. truth: (n,) labels. consensus: (n,) where it is not what the peers agree on in `said`."""
+    return {
+        "truth": None if truth is None else known(truth),
+        "label_from": label_from,
+        "consensus": known(agreed(said[1:]) if consensus is None else consensus),
+        "said": known(said[0]),
+        "before": as_nested(before.transpose(0, 1)),
+        "after": as_nested(after.transpose(0, 1)),
+    }
+
+
+def cost(
+    forwards: Tensor | int, backwards: Tensor | int = 0, *, candidates: Tensor | int = 1, moves: Tensor | int = 0
+) -> Columns:
+    """What the rows took: (n,) each, or one number for all rows."""
+    return {"moves": moves, "candidates": candidates, "forwards": forwards, "backwards": backwards}
+
+
+def walked(accepted: Accepted, moves: Tensor, start: Tensor) -> Columns:
+    """The way through a space. moves: (n,) how many of the accepted are each row's. start: (n, networks), the
+    probability of the class aimed at before the first of them."""
+    steps = pa.array(accepted.step.to(torch.int32).numpy())
+    path = pa.StructArray.from_arrays([steps, as_lists(accepted.draws)], ["step", "draws"])
+    rows = torch.cat([torch.arange(len(start)), accepted.row])
+    order = rows.argsort(stable=True)  # each start stands before its moves, which are in order already
+    trace = as_lists(torch.cat([start, accepted.trace])[order])
+    return {
+        "path": pa.ListArray.from_arrays(as_offsets(moves), path),
+        "trace": pa.ListArray.from_arrays(as_offsets(moves + 1), trace),
+    }
+
+
+def unmoved(count: int) -> Columns:
+    """Of images that no space has moved."""
+    return {"path": [[]] * count, "point": [[]] * count, "change": [[]] * count}
+
+
+def place(space: Any, points: Any, count: int) -> Columns:
+    """Where the first `count` points are in their space, and what the space can say about it."""
+    fields = [field for name, field in zip(points._fields, points, strict=True) if name != "image"]
+    flat = torch.cat([field.float().reshape(len(field), -1) for field in fields], 1)[:count].cpu() if fields else None
+    size = None
+    if is_box(space):
+        size = (2 * space.draws_of(points)[:count].double() - 1).norm(dim=1).float()
+    return {
+        "point": [[]] * count if flat is None else as_lists(flat),
+        "change": described(space, points, count),
+        "size": size,
+        "kinds": kinds_of(space, type(points)(*(field[:count] for field in points))),
+    }
+
+
+def described(space: Any, points: Any, count: int) -> pa.Array:
+    """The change in human units, for the first `count` points; empty where the space cannot say it."""
+    describe = getattr(space, "describe", None)
+    if describe is None:
+        return as_column("change", [[]] * count, count)
+    parts = describe(points)
+    values = torch.stack([part[:count].float() for part in parts.values()], 1).cpu()
+    offsets = as_offsets(torch.full((count,), len(parts)))
+    return pa.MapArray.from_arrays(offsets, pa.array(list(parts) * count), pa.array(values.flatten().numpy()))
+
+
+def ended(
+    outcome: Sequence[str], pngs: pa.Array, *, tags: Sequence[Sequence[str]] | None = None,
+    score: Tensor | None = None, realism: Tensor | None = None,
+) -> Columns:  # fmt: skip
+    """What the rows came to. pngs: the very pixels that were judged. score, realism: (n,)."""
+    return {
+        "outcome": outcome,
+        "tags": [[]] * len(outcome) if tags is None else tags,
+        "image": pngs,
+        "score": score,
+        "realism": realism,
+    }
+
+
+def known(values: Tensor) -> pa.Array:
+    """Class numbers, null for -1."""
+    values = values.cpu()
+    return pa.array(values.numpy(), mask=(values < 0).numpy())
+
+
+def agreed(said: Tensor) -> Tensor:
+    """(n,): the class that all answers (networks, n) have in common; -1 where they differ or there are none."""
+    if not len(said):
+        return torch.full((said.shape[1],), -1)
+    return torch.where((said == said[0]).all(0), said[0], -1)
+
+
+def as_pngs(pixels: Tensor) -> pa.Array:
+    """(n, channels, height, width) uint8 as files."""
+    return pa.array(encode_pngs(pixels.cpu().numpy()), pa.binary())
+
+
+def as_offsets(lengths: Tensor) -> pa.Array:
+    return pa.array(torch.cat([lengths.new_zeros(1), lengths.cumsum(0)]).to(torch.int32).numpy())
+
+
+def as_lists(values: Tensor) -> pa.Array:
+    """(n, k) as n lists of k floats."""
+    lengths = torch.full((len(values),), values.shape[1])
+    return pa.ListArray.from_arrays(as_offsets(lengths), pa.array(values.float().flatten().numpy()))
+
+
+def as_nested(values: Tensor) -> pa.Array:
+    """(n, networks, classes) as lists of lists."""
+    return pa.ListArray.from_arrays(
+        as_offsets(torch.full((len(values),), values.shape[1])), as_lists(values.flatten(0, 1))
+    )

@@ -1,0 +1,1 @@
+"""Networks from what a user writes, `[NAME=]SPEC`: files, programs, hubs."""

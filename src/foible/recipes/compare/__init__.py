@@ -1,0 +1,1 @@
+"""Compare: labelled images as they are, judged by several networks."""

@@ -1,0 +1,80 @@
+"""Distort: the smallest change of an image that makes a network say another label (paper 3, Sec. 4.1).
+
+    images that the source gets right → nearest image of another label, in the box → on 8 bits → every network judges
+
+The source is the network that is distorted for; all other networks of the basket are judges, and say to whom the
+distortion transfers. Every image is a row; what comes of it does not depend on which others are in its unit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from foible.basket import Basket
+from foible.data import Dataset, Photographs
+from foible.findings import Findings
+from foible.images import to_floats
+from foible.permission import Permission
+from foible.recipes.config import DistortConfig
+from foible.recipes.distort.differentiable import check_differentiable
+from foible.recipes.distort.methods import asked_with, make_method, read_method
+from foible.recipes.distort.targets import read_target
+from foible.recipes.distort.units import Distorting, match_source, settings_of, source_first
+from foible.recipes.seeds import right_under_source
+from foible.runs.job import Task, check_images, run
+from foible.runs.recipe import Recipe, known_options
+
+
+def _read(recipe: Recipe, options: dict[str, Any]) -> tuple[DistortConfig, dict[str, Any]]:
+    """The config, and the method where it is a function."""
+    given = options.get("method", DistortConfig.method)
+    config = DistortConfig(**{**known_options(recipe.config, options, recipe.name), "method": read_method(given)})
+    return config, {} if isinstance(given, str) else {"method": given}
+
+
+def _make(named: Mapping[str, str], may: Permission, objects: Mapping[str, Any]) -> dict[str, Any]:
+    return dict(objects) or {"method": make_method(named["method"], may)}
+
+
+def _check(task: Task) -> None:
+    """The method must know the norm, the target must be a class, and the source must have gradients."""
+    asked_with(task.parts["method"], task.named["method"], task.config.norm)
+    read_target(task.config.target, task.basket.classes)
+    images = check_images(task)
+    if images is not None:
+        check_differentiable(task.basket, task.basket.names[0], to_floats(images.to(task.basket.device)))
+
+
+DISTORT = Recipe(
+    "distort", DistortConfig, work=Distorting, doing="Distorting", read=_read, parts=("method",), make=_make,
+    networks=source_first, match=match_source, check=_check, seeds=right_under_source, settings=settings_of,
+    replay="foible.recipes.replay:distorted", summary="foible.recipes.distort.summary:summarise_distortions",
+    told="foible.cli.distort:print_distortions", page="foible.report.pages.distort:render",
+    papers=lambda _: ("szegedy2014intriguing", "wilson1927probable"),
+)  # fmt: skip
+
+
+def distort(
+    basket: Basket | str | Path | Sequence[str],
+    data: str | Dataset | Photographs = "digits",
+    *,
+    out: str | Path | None = None,
+    workers: int | None = None,
+    device: str = "auto",
+    trust: bool = False,
+    quiet: bool = False,
+    **options: Any,
+) -> Findings:
+    """The smallest change of each image that makes the source say another label, and what every other network says of
+    it; findings in memory, or with `out` in a run folder that can be resumed.
+
+    basket: a `Basket`, a folder that `foible train` wrote, or a list of `[NAME=]SPEC`.
+    data: a data spec such as "mnist" or "folder:photos", a `Dataset`, or `Photographs`.
+    workers: processes (default: one a core on a CPU, where basket and data can be opened by each).
+    trust: load network files that can run code.
+    options: the fields of `DistortConfig`: source, target, method, norm, layer, images, split, seed, lattice, budget, …
+        `method` may also be a function, as `foible.search.nearest` describes it.
+    """
+    return run(DISTORT, basket, data, out=out, workers=workers, device=device, trust=trust, quiet=quiet, **options)

@@ -1,0 +1,161 @@
+"""Which labels a distortion is to reach, and the nearest (or farthest) over all that were tried."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from foible.errors import UserError
+from foible.randomness import integers
+from foible.search.nearest import Model, Nearest, length, margin, reached
+from foible.text import did_you_mean, some
+
+FIRM = 1e-6  # of the largest logit: what a margin may be off by from one batch to another
+KINDS = ("best", "worst", "random", "next", "each", "any")
+
+Solve = Callable[[Tensor, Tensor, Tensor | None], Nearest]  # images, labels, targets
+
+
+def read_target(target: str, classes: tuple[str, ...]) -> str | int:
+    """One of `KINDS`, or the number of the class that is named; `class:best` names a class called best."""
+    if target in KINDS:
+        return target
+    name = target.removeprefix("class:")
+    if name in classes:
+        return classes.index(name)
+    raise UserError(
+        f"target is {target!r}{did_you_mean(name, (*KINDS, *classes))}: expected {', '.join(KINDS)}, or a class of the "
+        f"networks ({some(classes)})"
+    )
+
+
+def targets_of(
+    kind: str | int, labels: Tensor, positions: Tensor, logits: Tensor, *, seed: int, likeliest: int | None = None
+) -> Tensor | None:
+    """(n, k): the labels to try for each image; None where none is asked for.
+
+    labels: (n,) what the images are. positions: (n,) in the data, which decide what is drawn. logits: (n, classes) of
+    the source, which decide what is `likeliest`.
+    """
+    count = logits.shape[1]
+    if kind == "any":
+        return None
+    if isinstance(kind, int):
+        return torch.full_like(labels, kind)[:, None]
+    if kind == "next":
+        return ((labels + 1) % count)[:, None]
+    if kind == "random":
+        drawn = integers(seed, positions, stream="distort.target", high=count - 1, count=1).to(labels.device)
+        return drawn + (drawn >= labels[:, None])
+    if likeliest is not None and likeliest < count - 1:
+        others = logits.nan_to_num(nan=-torch.inf).scatter(1, labels[:, None], -torch.inf)
+        return others.argsort(dim=1, descending=True, stable=True)[:, :likeliest]
+    every = torch.arange(count - 1, device=labels.device).expand(len(labels), -1)
+    return every + (every >= labels[:, None])
+
+
+@dataclass(frozen=True)
+class Reached:
+    """What became of n images, over all labels that were tried."""
+
+    images: Tensor  # (n, *shape): the nearest one found; else the one that came closest to what was asked for
+    targets: Tensor | None  # (n,) the label of each; None where none was asked for
+    found: Tensor  # (n,) bool
+    invalid: Tensor  # (n,) bool: no label was reached, and every search met NaN or infinity
+    distance: Tensor  # (n,)
+    margin: Tensor  # (n,) of those not found; -inf where it is not a number
+    forwards: Tensor  # (n,) int64, over all labels
+    backwards: Tensor  # (n,)
+
+
+def over_targets(
+    solve: Solve,
+    model: Model,
+    images: Tensor,
+    labels: Tensor,
+    targets: Tensor | None,
+    logits: Tensor,
+    *,
+    norm: str,
+    worst: bool = False,
+    rows: int = 4096,
+    tick: Callable[[int], None] | None = None,
+) -> Reached:
+    """Every image and each of its `targets` (n, k), at most about `rows` at once; the nearest label found wins, or with
+    `worst` the farthest.
+
+    logits: (n, classes) the model's, of `images`: where they say what is asked for already, nothing is searched.
+    """
+    if targets is None:
+        return _tried(solve, model, images, labels, None, logits, norm, tick)
+    best: Reached | None = None
+    for group in targets.split(max(1, rows // max(1, len(images))), dim=1):
+        width = group.shape[1]
+        many = [tensor.repeat_interleave(width, 0) for tensor in (images, labels, logits)]
+        tried = _tried(solve, model, many[0], many[1], group.flatten(), many[2], norm, tick)
+        for place in range(width):
+            one = _every(tried, place, width)
+            best = one if best is None else _better(best, one, worst)
+    assert best is not None
+    return best
+
+
+def _tried(
+    solve: Solve, model: Model, images: Tensor, labels: Tensor, targets: Tensor | None, logits: Tensor, norm: str,
+    tick: Callable[[int], None] | None,
+) -> Reached:  # fmt: skip
+    """One search a row."""
+    found = reached(logits, labels, targets)
+    invalid, gap = torch.zeros_like(found), torch.zeros(len(images), device=images.device)
+    ends, forwards, backwards = images.clone(), torch.zeros_like(labels), torch.zeros_like(labels)
+    left = (~found).nonzero()[:, 0]
+    if len(left):
+        asked = None if targets is None else targets[left]
+        made = solve(images[left], labels[left], asked)
+        ends[left] = torch.where(made.images.isfinite(), made.images, images[left])
+        holds, gap[left], broken = _checked(model, ends[left], labels[left], asked)
+        found[left] = made.found & holds
+        invalid[left] = (made.invalid | broken) & ~found[left]
+        forwards[left] += made.forwards + 1
+        backwards[left] += made.backwards
+    if tick is not None:
+        tick(len(images))
+    return Reached(ends, targets, found, invalid, length(ends - images, norm), gap, forwards, backwards)
+
+
+@torch.no_grad()
+def _checked(model: Model, images: Tensor, labels: Tensor, targets: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
+    """A method's word is not enough: whether the model says what is asked for, to rounding errors; by what margin; and
+    whether it answers with NaN or infinity."""
+    logits = model(images)
+    gap, finite = margin(logits, labels, targets).nan_to_num(nan=-torch.inf), logits.isfinite().all(1)
+    return (gap > -FIRM * logits.abs().amax(1).clamp_min(1)) & finite, gap, ~finite
+
+
+def _every(tried: Reached, place: int, width: int) -> Reached:
+    """Rows place, place + width, …"""
+    return Reached(*(None if field is None else field[place::width] for field in vars(tried).values()))  # type: ignore[arg-type]
+
+
+def _better(old: Reached, new: Reached, worst: bool) -> Reached:
+    """Row by row: found before not found; then the nearer (or the farther); of those not found the one that came
+    closest to its label. Costs add up."""
+    assert old.targets is not None
+    assert new.targets is not None
+    nearer = new.distance > old.distance if worst else new.distance < old.distance
+    same = torch.where(new.found, nearer, new.margin > old.margin)
+    take = torch.where(new.found == old.found, same, new.found)
+    shape = (-1,) + (1,) * (old.images.ndim - 1)
+    return Reached(
+        torch.where(take.view(shape), new.images, old.images),
+        torch.where(take, new.targets, old.targets),
+        old.found | new.found,
+        old.invalid & new.invalid,
+        torch.where(take, new.distance, old.distance),
+        torch.where(take, new.margin, old.margin),
+        old.forwards + new.forwards,
+        old.backwards + new.backwards,
+    )

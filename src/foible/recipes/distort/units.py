@@ -1,0 +1,173 @@
+"""The units of a distortion: some images each, distorted, settled on 8 bits and judged by every network."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from foible.basket import Basket, Budget
+from foible.basket.accuracy import answers
+from foible.basket.matching import Matched, match
+from foible.data import Dataset, Photographs, read
+from foible.errors import UserError
+from foible.findings import with_metadata
+from foible.images import to_floats
+from foible.recipes.config import DistortConfig
+from foible.recipes.distort.layer import Layer
+from foible.recipes.distort.methods import Method, asked_with
+from foible.recipes.distort.rows import Asked, make_rows
+from foible.recipes.distort.settle import firmer, settled
+from foible.recipes.distort.targets import Reached, over_targets, read_target, targets_of
+from foible.runs.job import Task
+from foible.runs.local import Tick
+from foible.search.nearest import Nearest, length
+
+
+class Distorting:
+    """The units of a distortion. The source is the first network of the basket."""
+
+    def __init__(self, task: Task) -> None:
+        self.task, self.settings = task, task.settings
+        self.basket, self.matched = task.basket, task.matched
+        self.layer = layer_of(task)  # what is wrong with it should be said now and not after the first unit
+
+    @property
+    def sizes(self) -> list[int]:
+        size, count = self.settings["unit"], len(self.task.seeds["chosen"])
+        return [self.tries * min(size, count - first) for first in range(0, count, size)]
+
+    @property
+    def tries(self) -> int:
+        """Labels tried for each image."""
+        kind, count = read_target(self.settings["target"], self.basket.classes), len(self.basket.classes)
+        return min(count - 1, self.settings["likeliest"] or count) if kind in ("best", "worst", "each") else 1
+
+    def part(self, unit: int) -> Tensor:
+        size = self.settings["unit"]
+        return self.task.seeds["chosen"][unit * size : (unit + 1) * size]
+
+    def model(self, images: Tensor) -> Tensor:
+        """The source's logits (n, classes)."""
+        return self.basket.judge(images, self.basket.names[:1])[0]
+
+    def asked(self, unit: int) -> Asked:
+        """The images of a unit, what they are, and what every network says of them."""
+        positions = self.part(unit)
+        seen = read(self.matched.data, positions, [self.matched.canvas])
+        if seen.problems:
+            position, why = seen.problems[0]
+            raise UserError(f"image {position} of {self.matched.data.name!r} could be read and cannot now: {why}")
+        pixels = seen.images[0].to(self.basket.device)
+        with torch.no_grad():
+            logits = self.basket.judge(to_floats(pixels))
+        own = answers(logits)[0].clamp_min(0)
+        labels = own if self.settings["unlabelled"] else self.matched.labels[positions].to(own.device)
+        return Asked(positions, pixels, labels, logits)
+
+    def unit(self, number: int, tick: Tick) -> Any:
+        """The rows of one unit."""
+        settings, key = self.settings, self.task.key
+        method: Method = self.task.parts["method"]
+        kind, norm = read_target(settings["target"], self.basket.classes), settings["norm"]
+        asked = self.asked(number)
+        targets = targets_of(
+            kind, asked.labels, asked.positions, asked.logits[0],
+            seed=settings["seed"], likeliest=settings["likeliest"],
+        )  # fmt: skip
+        several = kind == "each"
+        if several and targets is not None:
+            asked, targets = asked.repeated(targets.shape[1]), targets.reshape(-1, 1)
+        spend = Budget(forwards=settings["budget"], backwards=settings["budget"])
+        more = asked_with(method, settings["method"], norm)
+        origins, layer = to_floats(asked.pixels), self.layer
+        start, model, (low, high) = (
+            (origins, self.model, (0.0, 1.0)) if layer is None else (layer.points(origins), layer.model, layer.range)
+        )
+
+        def solve(points: Tensor, labels: Tensor, targets: Tensor | None) -> Nearest:
+            return method(model, points, labels, targets=targets, low=low, high=high, budget=spend, **more)
+
+        exact = over_targets(
+            solve, model, start, asked.labels, targets, asked.logits[0],
+            norm=norm, worst=kind == "worst", rows=settings["rows"], tick=tick,
+        )  # fmt: skip
+        if layer is None:
+            how = {"norm": norm, "lattice": settings["lattice"], "budget": spend}
+            saved, after = settled(model, origins, exact, asked.labels, **how), None
+        else:
+            exact, saved, after = _in_the_layer(asked, start, exact, layer, norm)
+        table = make_rows(
+            self.basket, self.matched, asked, start, exact, saved, norm=norm, after=after,
+            tried=1 if several else self.tries, labelled=not settings["unlabelled"], several=several, config=key,
+        )  # fmt: skip
+        return with_metadata(table, self.basket.classes, {key: settings})
+
+
+@torch.no_grad()
+def _in_the_layer(
+    asked: Asked, start: Tensor, exact: Reached, layer: Layer, norm: str
+) -> tuple[Reached, Nearest, Tensor]:
+    """What was found, held firmly; the images, which are as they were; and what is said: by the source, of the layer's
+    distorted output; by the others, of the image."""
+    none, after, ends = torch.zeros_like(exact.forwards), asked.logits.clone(), exact.images.clone()
+    rows = (exact.found & (exact.distance > 0)).nonzero()[:, 0]
+    if len(rows):
+        targets = None if exact.targets is None else exact.targets[rows]
+        ends[rows], none[rows] = firmer(
+            layer.model, start[rows], ends[rows], ends[rows], asked.labels[rows], targets,
+            lambda points: points.clamp(*layer.range),
+        )  # fmt: skip
+    after[0] = layer.model(ends)
+    images = Nearest(to_floats(asked.pixels), exact.found, exact.invalid, none, torch.zeros_like(none))
+    return replace(exact, images=ends, distance=length(ends - start, norm)), images, after
+
+
+def layer_of(task: Task) -> Layer | None:
+    """The layer whose output is distorted; None for the image itself."""
+    if task.settings["layer"] is None:
+        return None
+    some = read(task.matched.data, task.matched.index[:16], [task.matched.canvas])
+    images = to_floats(some.images[0].to(task.basket.device))
+    layer = Layer(task.basket, task.settings["layer"], images[:1])
+    layer.check(images)
+    return layer
+
+
+def source_first(basket: Basket, config: DistortConfig) -> Basket:
+    """The basket with the source as its first network; only the sole one needs no naming."""
+    source = config.source
+    if source is None:
+        if len(basket) > 1:
+            raise UserError(f"which network is to be distorted for? Give --source, one of {', '.join(basket.names)}")
+        source = basket.names[0]
+    return basket.only([source, *basket.peers(source)])
+
+
+def match_source(data: Dataset | Photographs, basket: Basket, canvas: str | None, labelled: bool) -> Matched:
+    """Images are distorted at the source's own input size, where it has one."""
+    alone = basket.only(basket.names[:1])
+    return match(data, basket if alone.canvas is None else alone, canvas=canvas, labelled=labelled)
+
+
+def settings_of(task: Task) -> dict[str, Any]:
+    """What the findings depend on, besides what all recipes have."""
+    config, matched = task.config, task.matched
+    data, classes = matched.data, len(task.basket.classes)
+    channels = data.channels if isinstance(data, Photographs) else data.images.shape[1]
+    values = channels * matched.size[0] * matched.size[1]
+    gpu = task.basket.device.type != "cpu"  # it likes more rows at once, and does one unit after another
+    rows = max(16, min(32_768, 20_000_000 // values) if gpu else min(4096, 4_000_000 // values))
+    several = config.target in ("best", "worst", "each")
+    tries = min(classes - 1, config.likeliest or classes) if several else 1
+    least = 1 if config.target == "each" else 8
+    share = config.images if gpu else -(-config.images // 2)
+    same = ("target", "norm", "layer", "images", "seed", "likeliest", "wrong", "lattice", "budget", "unlabelled")
+    return {
+        "source": task.basket.names[0],
+        **{name: getattr(config, name) for name in same},
+        "rows": rows,
+        "unit": config.unit or max(least, min(rows // tries, share)),
+    }

@@ -1,0 +1,1 @@
+"""Suites: findings frozen, to be asked of later networks."""

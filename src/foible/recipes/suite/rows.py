@@ -1,0 +1,149 @@
+"""The rows of a suite, from the runs that its images were chosen in."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import torch
+
+from foible.data import open_data, read
+from foible.errors import UserError
+from foible.findings import SCHEMA, read_shard
+from foible.findings.rows import answered, as_column, as_table, cost, identity, origin, unmoved
+from foible.images import encode_pngs
+from foible.permission import Permission
+from foible.recipes.compare.answers import answer_files
+from foible.recipes.suite.choosing import ANCHOR, Candidate, FrozenRun, order_of
+from foible.runs.job import data_of
+from foible.text import shown
+from foible.views import View
+
+
+def rows_of(chosen: Sequence[Candidate], classes: Sequence[str]) -> tuple[pa.Table, list[str]]:
+    """Rows by `SCHEMA`, classes counted by `classes`; and a note for each run whose anchors cannot be had any more."""
+    shards: dict[tuple[Path, bool], list[Candidate]] = defaultdict(list)
+    photographs: dict[str, list[Candidate]] = defaultdict(list)
+    for one in chosen:
+        if one.file is None:
+            photographs[one.source.hash].append(one)
+        else:
+            shards[one.file, one.anchor].append(one)
+    tables, notes = [SCHEMA.empty_table()], []
+    for (file, anchor), members in shards.items():
+        source = members[0].source
+        table = read_shard(file).take([one.row for one in members]).select(SCHEMA.names).replace_schema_metadata()
+        table = _anchors(table, source) if anchor else _mistakes(table, source)
+        table = table.filter(table.column("image").is_valid())
+        tables.append(_counted(table, source, classes))
+    for members in photographs.values():
+        source = members[0].source
+        try:
+            tables.append(_counted(_photographed(source, members), source, classes))
+        except UserError as error:
+            notes.append(f"no anchors from {source.path.name}: {error}")
+    return pa.concat_tables(tables), notes
+
+
+def _set(table: pa.Table, **columns: Any) -> pa.Table:
+    for name, values in columns.items():
+        made = values if isinstance(values, pa.ChunkedArray) else as_column(name, values, table.num_rows)
+        table = table.set_column(SCHEMA.get_field_index(name), SCHEMA.field(name), made)
+    return table
+
+
+def _unsearched(count: int) -> dict[str, Any]:
+    """Columns of rows that nothing was searched for."""
+    held = {"outcome": ["held"] * count, "tags": [[ANCHOR]] * count, "film": None}
+    return {**cost(0, candidates=0), **unmoved(count), **held}
+
+
+def _mistakes(table: pa.Table, source: FrozenRun) -> pa.Table:
+    ids = [f"{source.hash}.{id}" for id in table.column("id").to_pylist()]
+    tags = table.column("tags").to_pylist()
+    return _set(table, id=ids, tags=[given if source.by_place else source.kinds(given) for given in tags])
+
+
+def _anchors(table: pa.Table, source: FrozenRun) -> pa.Table:
+    """The seed images of trials."""
+    right = pc.coalesce(table.column("truth"), table.column("consensus"))
+    return _set(
+        table,
+        id=[f"{source.hash}.{ANCHOR}-{place:06d}" for place in table.column("origin_index").to_pylist()],
+        image=table.column("origin"),
+        after=table.column("before"),
+        said=right,
+        consensus=right,
+        trace=pc.list_slice(table.column("trace").combine_chunks(), 0, 1),
+        **dict.fromkeys(("target", "distance", "distance_exact")),
+        **_unsearched(table.num_rows),
+    )
+
+
+def _counted(table: pa.Table, source: FrozenRun, classes: Sequence[str]) -> pa.Table:
+    """The same rows, where classes stand in the suite's order."""
+    order = order_of(source, classes)
+    if order == list(range(len(order))):
+        return table
+    places, back = pa.array(order, pa.int32()), [order.index(place) for place in range(len(order))]
+    moved = {name: pc.take(places, table.column(name)) for name in ("truth", "consensus", "said", "target")}
+    shares = {
+        name: [[[chances[k] for k in back] for chances in row] for row in table.column(name).to_pylist()]
+        for name in ("before", "after")
+    }
+    return _set(table, **moved, **shares)
+
+
+def _photographed(source: FrozenRun, members: Sequence[Candidate]) -> pa.Table:
+    """Anchors of a comparison: their pixels from its data, their answers from its answers/.
+
+    Of an answer only the confidence was kept; what is left of 1 is spread evenly over the other classes.
+    """
+    settings, label = source.settings, {one.row: source.classes.index(one.label) for one in members}
+    named = data_of(source.path, source.where["data"], Permission(trust=source.trust))
+    data = open_data(named, settings["split"], quiet=True)
+    if data.sha256 != settings["data_sha256"]:
+        raise UserError(f"the data {shown(settings['data'])!r} is not what it was when the run was made")
+    canvas = settings.get("canvas")
+    view = None if canvas is None else View.from_json(canvas, f"{source.path}: canvas")
+    index: list[int] = []
+    pngs: list[bytes] = []
+    for part in torch.tensor(sorted(label)).split(16):  # the pixels of all of them may not fit into memory
+        seen = read(data, part, [view])
+        index += seen.index.tolist()
+        pngs += encode_pngs(seen.images[0].numpy()) if len(seen.index) else []
+    count, sure = len(index), _confidence(source.path, set(index))
+    truth, pictures = torch.tensor([label[place] for place in index]), pa.array(pngs, pa.binary())
+    chances = torch.tensor([sure[place] for place in index], dtype=torch.float64).view(count, len(settings["names"]))
+    classes = len(source.classes)
+    answers = ((1 - chances) / (classes - 1))[..., None].repeat(1, 1, classes)
+    answers[torch.arange(count), :, truth] = chances
+    answers, said = answers.transpose(0, 1), truth.expand(chances.shape[1], -1)
+    return as_table(
+        identity([settings["names"]] * count, index, config=source.hash, device=torch.device("cpu")),
+        origin(data, index, pictures),
+        answered(answers, answers, said, truth=truth, label_from="label", consensus=truth),
+        _unsearched(count),
+        {
+            "id": [f"{source.hash}.{ANCHOR}-{place:06d}" for place in index],
+            "suspect": settings["new"],
+            "origin_data": settings["data"],
+            "image": pictures,
+            "trace": [[sure[place]] for place in index],
+        },
+        count=count,
+    )
+
+
+def _confidence(run: Path, wanted: set[int]) -> dict[int, list[float]]:
+    """How sure each network was of these images."""
+    found: dict[int, list[float]] = {}
+    for table in answer_files(run, ("index", "confidence")):
+        rows = [row for row, place in enumerate(table.column("index").to_pylist()) if place in wanted]
+        part = table.take(pa.array(rows, pa.int64()))
+        found.update(zip(part.column("index").to_pylist(), part.column("confidence").to_pylist(), strict=True))
+    return found

@@ -1,0 +1,1 @@
+"""Train: baskets of networks, and probes on the features of others."""

@@ -1,0 +1,343 @@
+"""Train networks into a basket: `train(["mlp:10", "mlp:20"], "digits", seeds=3, out="basket")`.
+
+Networks of one spec are a fleet and train together; fleets train in turn. With `out`, a run that is killed goes on
+where it was when the same call is made again, and ends with the same weights. Small dense networks train on one
+thread; others use as many as the caller has set in torch, and the bits of their weights depend on that number.
+`probe:BACKBONE` is another matter, a head on the features of a network that is there already: see `probe.py`.
+"""
+
+from __future__ import annotations
+
+import math
+import shutil
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from foible.basket import pick_device
+from foible.data import Dataset, Photographs, load
+from foible.errors import Interrupted, UserError
+from foible.networks import files, training_folder, zoo
+from foible.networks.augment import augmentation
+from foible.networks.files import Entry
+from foible.networks.fleet import Fleet
+from foible.networks.preprocess import Preprocess, statistics
+from foible.networks.probe import is_probe
+from foible.networks.progress_file import Checkpoint
+from foible.networks.training import Lesson, Material, Trained, accuracies, fresh_module, group_size, train_fleet
+from foible.networks.zoo import grouped
+from foible.processes import one_thread
+from foible.progress import progress
+
+
+@dataclass(frozen=True)
+class TrainConfig:
+    """What `train` does. None takes the default of the network's family (`RECIPES`)."""
+
+    specs: tuple[str, ...]
+    data: str = "digits"
+    seeds: tuple[int, ...] = (0,)
+    epochs: int | None = None  # of each phase, where a network has two
+    batch: int | None = None
+    rate: float | None = None  # of Adam
+    weight_decay: float = 0.0  # above 0: AdamW
+    target: float | None = None  # stop a network once its test accuracy, 0 to 1, is at least this
+    augment: str | None = None  # "crops" or "paper", with options or without; see foible.networks.augment
+
+    def __post_init__(self) -> None:
+        if not self.specs:
+            raise UserError("no network to train: give at least one, such as mlp:30")
+        if not self.seeds or len(set(self.seeds)) != len(self.seeds) or not all(0 <= s < 2**32 for s in self.seeds):
+            raise UserError(f"seeds are {list(self.seeds)}: expected at least one, all different, 0 to 2**32 - 1")
+        for name in ("epochs", "batch"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise UserError(f"{name} is {value}: expected at least 1")
+        if self.rate is not None and not (math.isfinite(self.rate) and self.rate > 0):
+            raise UserError(f"rate is {self.rate}: expected a number above 0, such as 0.001")
+        if not (math.isfinite(self.weight_decay) and self.weight_decay >= 0):
+            raise UserError(f"weight_decay is {self.weight_decay}: expected 0 or more")
+        if self.target is not None and not 0 < self.target <= 1:
+            raise UserError(f"target is {self.target}: expected an accuracy above 0 and up to 1, such as 0.98")
+        object.__setattr__(self, "augment", None if self.augment == "none" else self.augment)
+        augmentation(self.augment)  # or an error that says what is wrong with it
+        probes = [is_probe(spec) for spec in self.specs]
+        if any(probes) and self.augment:
+            raise UserError("probes see each image once, as it is: --augment is for networks of the zoo")
+        if any(probes) and not all(probes):
+            raise UserError("probes and networks of the zoo are trained apart: give two commands, with an --out each")
+        names = [spec if is_probe(spec) else zoo.name_of(spec) for spec in self.specs]
+        for name in names:
+            if names.count(name) > 1:
+                raise UserError(f"network {name!r} is given twice: give it once, and seeds for more of its kind")
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """Defaults of a family. A small data set is seen more often, until there are `least_steps` steps."""
+
+    epochs: int
+    rate: float = 1e-3
+    batch: int = 128
+    least_steps: int = 400
+    pretraining_epochs: int = 0
+    decay: bool = False  # the rate falls to nothing, by half a cosine
+
+
+RECIPES = {
+    "softmax": Recipe(10, least_steps=1500),
+    "mlp": Recipe(10, least_steps=1500),
+    "ae": Recipe(20, least_steps=1500, pretraining_epochs=20),
+    "conv": Recipe(5),
+    "lenet": Recipe(5, least_steps=600),
+    "mlp4": Recipe(10, rate=5e-4),  # paper 4, Appendix A, as are the next two
+    "cnn4": Recipe(5, rate=5e-4, least_steps=100),
+    "vit4": Recipe(15, rate=5e-4),
+    "resnet": Recipe(20, decay=True),
+    "inception": Recipe(20, decay=True),
+    "alexnet": Recipe(20, rate=3e-4, decay=True),
+}
+
+
+def train(
+    specs: str | Sequence[str],
+    data: str | Dataset | Photographs = "digits",
+    *,
+    test: Dataset | Photographs | None = None,
+    seeds: int | Sequence[int] = 1,
+    out: str | Path | None = None,
+    epochs: int | None = None,
+    batch: int | None = None,
+    rate: float | None = None,
+    weight_decay: float = 0.0,
+    target: float | None = None,
+    augment: str | None = None,
+    device: str = "auto",
+    trust: bool = False,
+    checkpoint_seconds: float = 10.0,
+    quiet: bool = False,
+) -> list[Entry]:
+    """Train every spec once for each seed; the networks come back in eval mode on the CPU, with their accuracy.
+
+    specs: networks of the zoo, or probes of networks that you have: `probe:BACKBONE`, `probe:BACKBONE,hidden=128`.
+    data: a spec such as `digits` (both its splits are used), or a `Dataset` to train on, with `test` beside it.
+    seeds: how many networks of each spec (seeds 0, 1, …), or the seeds themselves.
+    augment: training images changed anew in every step: "crops" or "paper" (paper 1, Sec. 4), as in
+        "paper?flip=true"; options are those of `foible.networks.augment`.
+    out: a folder for the basket. A finished basket of the same settings there is not trained again.
+    trust: load backbones of probes that can run code when loaded.
+    checkpoint_seconds: how often, at most, the state of training is written into `out`.
+    """
+    config = TrainConfig(
+        specs=(specs,) if isinstance(specs, str) else tuple(specs),
+        data=data if isinstance(data, str) else data.name,
+        seeds=tuple(range(seeds)) if isinstance(seeds, int) else tuple(seeds),
+        epochs=epochs, batch=batch, rate=rate, weight_decay=weight_decay, target=target,
+        augment=augment,
+    )  # fmt: skip
+    place = pick_device(device)
+    if is_probe(config.specs[0]):
+        from foible.recipes.train.probe import Probes
+
+        probes = Probes(config, data, test, place, trust=trust, quiet=quiet)
+        return _kept(out, probes.record, probes.names, lambda _: probes.train(), probes.load, quiet)
+    if test is None and isinstance(data, str):
+        test = load(data, "test", quiet=quiet)
+    lesson_data = _eager(data, "train", quiet)
+    test = None if test is None else _eager(test, "test", quiet)
+    if target is not None and test is None:
+        raise UserError("a target needs a test split: give test= beside the data set")
+    record = asdict(config) | {"data_sha256": [split.sha256 for split in (lesson_data, test) if split]}
+    return _kept(
+        out,
+        record,
+        [name for spec in config.specs for name in names_of(config, spec)],
+        lambda folder: _train_all(config, lesson_data, test, place, folder, checkpoint_seconds, quiet),
+        files.load_folder,
+        quiet,
+    )
+
+
+def _eager(data: str | Dataset | Photographs, split: str, quiet: bool) -> Dataset:
+    """The images in memory: photographs that were only listed are read by their spec."""
+    return load(data.name if isinstance(data, Photographs) else data, split, quiet=quiet)
+
+
+def _kept(
+    out: str | Path | None, record: Mapping[str, Any], names: Sequence[str],
+    make: Callable[[Path | None], list[Entry]], read: Callable[[Path], list[Entry]], quiet: bool,
+) -> list[Entry]:  # fmt: skip
+    """What `make` trains, kept in the folder `out`, if one is given. A finished basket is read and not made again."""
+    if out is None:
+        return make(None)
+    folder = Path(out)
+
+    def again() -> list[Entry]:
+        if not quiet:
+            print(f"{folder} already holds this basket: nothing to train", file=sys.stderr)
+        shutil.rmtree(
+            folder / training_folder.TRAINING, ignore_errors=True
+        )  # left where a kill came just before the end
+        return read(folder)
+
+    if training_folder.is_finished(folder, record):
+        return again()
+    with training_folder.only_here(folder):
+        if training_folder.is_finished(folder, record):  # by another process, since the last look
+            return again()
+        try:
+            training_folder.claim(folder, names, record)
+            entries = files.save_basket(folder, make(folder), record)
+        except KeyboardInterrupt:
+            raise Interrupted(
+                f"stopped: what was learnt is in {folder / training_folder.TRAINING}, and the same command goes on from "
+                "there"
+            ) from None
+        shutil.rmtree(folder / training_folder.TRAINING, ignore_errors=True)
+    return entries
+
+
+def names_of(config: TrainConfig, spec: str) -> tuple[str, ...]:
+    """`mlp-10`, or `mlp-10-s0`, `mlp-10-s1`, … where there is more than one seed."""
+    name = zoo.name_of(spec)
+    return (name,) if len(config.seeds) == 1 else tuple(f"{name}-s{seed}" for seed in config.seeds)
+
+
+def meet(data: Dataset | Photographs, classes: tuple[str, ...]) -> Tensor:
+    """The labels of `data` as indices into `classes`, by class name; -1 where an image has none."""
+    known = {name: index for index, name in enumerate(classes)}
+    unknown = [name for name in data.classes if name not in known]
+    if unknown:
+        raise UserError(
+            f"the {data.split} split of {data.name} has classes that the training split lacks: {', '.join(unknown[:5])}"
+        )
+    labels = data.labels.cpu()
+    return torch.tensor([known[name] for name in data.classes])[labels.clamp(0)].where(labels >= 0, -1)
+
+
+def _train_all(
+    config: TrainConfig, data: Dataset, test: Dataset | None, device: torch.device, folder: Path | None,
+    seconds: float, quiet: bool,
+) -> list[Entry]:  # fmt: skip
+    tested = None if test is None else (test.images.to(device), meet(test, data.classes).to(device))
+    material = Material(data.images.to(device), data.labels.to(device), tested, len(data.classes))
+    if test is not None and test.images.shape[1:] != data.images.shape[1:]:
+        raise UserError(
+            f"test images have shape {tuple(test.images.shape[1:])}, training images {tuple(data.images.shape[1:])}"
+        )
+    with torch.device("meta"):  # every spec is checked before the first is trained
+        for spec in config.specs:
+            zoo.build(spec, material.shape, material.classes)
+    lessons = [_lesson(config, spec, data) for spec in config.specs]
+    steps = sum(
+        math.ceil(len(lesson.seeds) / group_size(lesson, material))
+        * (lesson.epochs + lesson.pretraining_epochs)
+        * (len(data) // lesson.batch)
+        for lesson in lessons
+    )
+    entries: list[Entry] = []
+    with progress("Training", steps, quiet=quiet) as bar:
+        done, shown = 0, time.monotonic()
+
+        def advance(note: str) -> None:
+            nonlocal done, shown
+            done += 1
+            if note or time.monotonic() - shown > 0.2:  # drawing a bar costs as much as a step of a small fleet
+                bar.advance(done, note)
+                done, shown = 0, time.monotonic()
+
+        for lesson in lessons:
+            path = (
+                None
+                if folder is None
+                else folder / training_folder.TRAINING / f"{zoo.name_of(lesson.spec)}.safetensors"
+            )
+            try:
+                with one_thread() if _small(lesson, material) else nullcontext():
+                    trained = train_fleet(lesson, material, Checkpoint(path, seconds), advance)
+                entries += _entries(lesson, trained, material, config, data.classes)
+            except torch.OutOfMemoryError as error:
+                raise UserError(
+                    f"{len(lesson.seeds)} networks {lesson.spec!r} at batch {lesson.batch} do not fit on {device}: "
+                    "give fewer seeds, a smaller --batch or --device cpu"
+                ) from error
+    return entries
+
+
+def _small(lesson: Lesson, material: Material) -> bool:
+    """Would a second thread only wait? Beside another busy process it makes a small network many times slower."""
+    with torch.device("meta"):
+        module = zoo.build(lesson.spec, material.shape, material.classes)
+    weights = sum(weight.numel() for weight in module.parameters()) * len(lesson.seeds)
+    return material.images.device.type == "cpu" and grouped.suits(module) and weights * lesson.batch < 5e7
+
+
+def _lesson(config: TrainConfig, spec: str, data: Dataset) -> Lesson:
+    recipe = RECIPES[spec.partition(":")[0]]
+    batch = min(config.batch or recipe.batch, len(data))
+    enough = math.ceil(recipe.least_steps / (len(data) // batch))
+    normalise = zoo.family_of(spec).normalise
+    return Lesson(
+        spec=spec,
+        seeds=config.seeds,
+        names=names_of(config, spec),
+        preprocess=statistics(data.images) if normalise else Preprocess(),
+        epochs=config.epochs or max(recipe.epochs, enough),
+        batch=batch,
+        rate=config.rate or recipe.rate,
+        decay=recipe.decay,
+        weight_decay=config.weight_decay,
+        target=config.target,
+        pretraining_epochs=recipe.pretraining_epochs and (config.epochs or max(recipe.pretraining_epochs, enough)),
+        augment=augmentation(config.augment),
+    )
+
+
+def _entries(
+    lesson: Lesson, trained: dict[int, Trained], material: Material, config: TrainConfig, classes: tuple[str, ...]
+) -> list[Entry]:
+    """The trained members as networks, with their accuracy on both splits."""
+    modules = []
+    for seed in lesson.seeds:
+        module = fresh_module(lesson.spec, material.shape, material.classes, seed)
+        module.load_state_dict(trained[seed].weights)
+        modules.append(module.eval())
+    fleet = Fleet(modules, lesson.seeds, device=material.images.device)
+    splits = {"train": (material.images, material.labels)} | ({"test": material.test} if material.test else {})
+    scores = {name: accuracies(fleet, *split, lesson.preprocess) for name, split in splits.items()}
+    settings = {
+        "data": config.data,
+        "split": "train",
+        "images": len(material.images),
+        "batch": lesson.batch,
+        "optimiser": "adamw" if lesson.weight_decay else "adam",
+        "rate": lesson.rate,
+        "decay": "cosine" if lesson.decay else None,
+        "weight_decay": lesson.weight_decay,
+        "target": lesson.target,
+        "pretraining_epochs": lesson.pretraining_epochs,
+        "augment": None if lesson.augment is None else {"spec": config.augment, **asdict(lesson.augment)},
+        "device": material.images.device.type,
+        "torch": torch.__version__,
+    }
+    return [
+        Entry(
+            name=name,
+            module=module,
+            preprocess=lesson.preprocess,
+            classes=classes,
+            shape=material.shape,
+            spec=lesson.spec,
+            accuracy={split: score[row] for split, score in scores.items()},
+            seed=lesson.seeds[row],
+            training=settings | trained[lesson.seeds[row]].record,
+        )
+        for row, (name, module) in enumerate(zip(lesson.names, modules, strict=True))
+    ]

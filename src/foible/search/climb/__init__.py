@@ -1,0 +1,1 @@
+"""Searches that move points towards a mistake: hill climbing, gradients, populations."""

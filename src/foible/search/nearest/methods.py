@@ -1,0 +1,11 @@
+"""The methods for minimal distortions, by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from foible.search.nearest import Nearest
+from foible.search.nearest.closest import closest
+from foible.search.nearest.lbfgs import lbfgs
+
+METHODS: dict[str, Callable[..., Nearest]] = {"closest": closest, "lbfgs": lbfgs}

@@ -1,0 +1,1 @@
+"""Paper 3's networks: trained here, and kept for the studies."""

@@ -1,0 +1,67 @@
+"""Paper 3's sparse autoencoder: sigmoid features of the pixels, learnt without labels and never tuned to any.
+
+Sigmoid features and a sigmoid decoder, half the squared error of the pixels, weight decay, and a penalty (a KL
+divergence, β times) that holds each feature's mean activity at ρ: the recipe of Ng's lecture notes on sparse
+autoencoders, of the paper's time. It ends in pen strokes, the "very high quality first layer filters" of the paper.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from foible.networks.training import fresh_module
+from foible.networks.zoo.dense import Autoencoder
+from foible.studies.intriguing.networks.training import Advance, Course, descend
+
+SMALL = 0.2  # first weights: what is left of them in a feature that has learnt is noise to the eye
+
+
+@dataclass(frozen=True)
+class Sparse:
+    """What the features are to be like: ρ their mean activity, β how much that counts, decay half of each w²."""
+
+    activity: float = 0.1
+    weight: float = 3.0
+    decay: float = 3e-3
+
+
+def divergence(activity: float, mean: Tensor) -> Tensor:
+    """Σ over features of KL(ρ ‖ mean), for means (features,) in (0, 1)."""
+    kept = activity * (activity / mean).log()
+    lost = (1 - activity) * ((1 - activity) / (1 - mean)).log()
+    return (kept + lost).sum()
+
+
+def sparse_loss(autoencoder: Autoencoder, pixels: Tensor, how: Sparse) -> Tensor:
+    """pixels: (n, pixels) in [0, 1]; the decoder's logits go through a sigmoid."""
+    logits, found = autoencoder(pixels)
+    errors: Tensor = (logits.sigmoid() - pixels).square().sum(1).mean() / 2
+    weights: Tensor = (autoencoder.encoder.weight.square().sum() + autoencoder.decoder.weight.square().sum()) / 2
+    mean = found.mean(0).clamp(1e-6, 1 - 1e-6)
+    return errors + how.decay * weights + how.weight * divergence(how.activity, mean)
+
+
+def encoder_for(
+    spec: str, images: Tensor, seed: int, course: Course, advance: Advance, how: Sparse | None = None
+) -> dict[str, Tensor]:
+    """Weights and bias of the encoder of `spec` (as `ae:400`), learnt from images (n, channels, height, width) in
+    [0, 1] and from no label."""
+    how = how or Sparse()
+    shape = (int(images.shape[1]), int(images.shape[2]), int(images.shape[3]))
+    autoencoder = fresh_module(spec, shape, 2, seed, phase="autoencode").to(images.device)
+    assert isinstance(autoencoder, Autoencoder)
+    with torch.no_grad():
+        for layer in (autoencoder.encoder, autoencoder.decoder):
+            layer.weight *= SMALL
+        autoencoder.encoder.bias.fill_(math.log(how.activity / (1 - how.activity)))
+    pixels = images.flatten(1)
+
+    def loss(rows: Tensor) -> Tensor:
+        return sparse_loss(autoencoder, pixels[rows], how)
+
+    descend(list(autoencoder.parameters()), loss, len(pixels), course, seed, advance)
+    return {name: value for name, value in autoencoder.state_dict().items() if name.startswith("encoder.")}

@@ -1,0 +1,1 @@
+"""Paper 3's Table 5: bounds of every layer."""

@@ -1,0 +1,1 @@
+"""Paper 1's Figure 8: deep networks, hunted in turn."""

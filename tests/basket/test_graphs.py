@@ -1,0 +1,77 @@
+"""Small batches as CUDA graphs, and the compiled warp: the same answers as without. Needs CUDA, but for the first."""
+
+import pytest
+import torch
+from torch import nn
+
+from foible import warping, warping_gpu
+from foible.basket import Basket
+from foible.basket.graphs import OFTEN, Graphs
+
+needs_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs CUDA")
+
+
+def _network() -> nn.Module:
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.Flatten(), nn.Linear(8 * 36, 5)).eval()
+
+
+def test_a_cpu_is_asked_in_the_ordinary_way():
+    graphs = Graphs()
+    with torch.no_grad():
+        assert graphs.answer(_network(), torch.rand(4, 3, 8, 8)) is None
+    assert not graphs.asked
+
+
+def test_a_cpu_warps_in_the_ordinary_way():
+    images, matrix = torch.rand(2000, 1, 28, 28), torch.eye(2, 3).expand(2000, 2, 3)
+    assert not warping_gpu.fits(images, matrix)
+
+
+@needs_cuda
+@pytest.mark.parametrize("rows", [1, 16, 21, 48, 49])
+def test_recorded_answers_are_the_networks_own(rows):
+    basket = Basket({"a": _network()}, classes=list("abcde"), preprocess="inside", device="cuda")
+    with torch.no_grad():
+        for seed in range(2 * OFTEN):
+            images = torch.rand(rows, 3, 8, 8, generator=torch.Generator().manual_seed(seed)).cuda()
+            told = basket.judge(images)[0]
+            assert torch.allclose(told, basket.network("a")(images), atol=1e-4)
+    recorded = basket._graphs.recorded
+    assert bool(recorded) == (rows <= 48)
+    assert all(graph is not None for graph in recorded.values())
+
+
+@needs_cuda
+def test_a_network_that_looks_at_its_answers_is_asked_in_the_ordinary_way():
+    class Looking(nn.Module):
+        def forward(self, images: torch.Tensor) -> torch.Tensor:
+            total = float(images.sum())  # a copy to the CPU: cannot be recorded
+            return images.flatten(1)[:, :5] * (1.0 if total > 0 else 2.0)
+
+    basket = Basket({"a": Looking()}, classes=list("abcde"), preprocess="inside", device="cuda")
+    images = torch.rand(16, 3, 8, 8).cuda()
+    with torch.no_grad():
+        for _ in range(2 * OFTEN):
+            assert torch.equal(basket.judge(images)[0], images.flatten(1)[:, :5])
+
+
+@needs_cuda
+def test_gradients_go_the_ordinary_way():
+    basket = Basket({"a": _network()}, classes=list("abcde"), preprocess="inside", device="cuda")
+    for _ in range(2 * OFTEN):
+        images = torch.rand(16, 3, 8, 8).cuda().requires_grad_()
+        assert basket.judge(images).requires_grad
+
+
+@needs_cuda
+@pytest.mark.parametrize("shape", [(2000, 1, 28, 28), (300, 3, 40, 61)])
+def test_compiled_and_plain_warps_agree(shape, monkeypatch):
+    torch.manual_seed(0)
+    images = torch.rand(shape).cuda()
+    matrix = (torch.eye(2, 3) + 0.3 * torch.randn(shape[0], 2, 3)).cuda()
+    matrix[:, :, 2] *= 20
+    assert warping_gpu.fits(images, matrix)
+    compiled = warping.warp(images, matrix)
+    monkeypatch.setattr(warping, "fits", lambda *_: False)
+    assert torch.allclose(compiled, warping.warp(images, matrix), atol=1e-4)

@@ -1,0 +1,172 @@
+"""`closest`: what it promises for any network."""
+
+import pytest
+import torch
+from torch import nn
+
+from foible.basket import Budget
+from foible.errors import UserError
+from foible.search.nearest import length
+from foible.search.nearest.closest import closest
+
+
+class Counting(nn.Module):
+    """A small sigmoid network that counts what passes through it, image by image."""
+
+    def __init__(self, classes: int = 6, seed: int = 0) -> None:
+        super().__init__()
+        torch.manual_seed(seed)
+        self.body = nn.Sequential(nn.Flatten(), nn.Linear(36, 24), nn.Sigmoid(), nn.Linear(24, classes)).requires_grad_(
+            False
+        )
+        with torch.no_grad():
+            for part in self.body:
+                if isinstance(part, nn.Linear):
+                    part.weight *= 3
+        self.rows, self.gradients = 0, 0
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        self.rows += len(images)
+        if images.requires_grad:
+            images.register_hook(self._count)
+        return self.body(images)
+
+    def _count(self, gradient: torch.Tensor) -> None:
+        self.gradients += len(gradient)
+
+
+@pytest.fixture
+def task():
+    network = Counting()
+    images = torch.rand(40, 1, 6, 6, generator=torch.Generator().manual_seed(3))
+    labels = network.body(images).argmax(1)
+    return network, images, labels
+
+
+def test_found_is_found_and_in_the_box(task):
+    network, images, labels = task
+    targets = (labels + 1) % 6
+    result = closest(network, images, labels, targets=targets)
+    assert result.found.float().mean() > 0.9
+    said = network.body(result.images).argmax(1)
+    assert (said == targets)[result.found].all()
+    assert result.images.min() >= 0
+    assert result.images.max() <= 1
+
+
+def test_nothing_smaller_along_the_segment(task):
+    network, images, labels = task
+    result = closest(network, images, labels)
+    inner = images + 0.99 * (result.images - images)
+    assert (network.body(inner).argmax(1) == labels)[result.found].all()
+
+
+def test_costs_are_what_the_network_saw(task):
+    network, images, labels = task
+    result = closest(network, images, labels, targets=(labels + 1) % 6, steps=20)
+    assert int(result.forwards.sum()) == network.rows
+    assert int(result.backwards.sum()) == network.gradients
+    assert result.backwards.max() <= 5 + 2 * 20
+
+
+def test_batch_mates_do_not_matter(task):
+    network, images, labels = task
+    targets = (labels + 2) % 6
+    whole = closest(network, images, labels, targets=targets)
+    order = torch.randperm(len(images), generator=torch.Generator().manual_seed(4))
+    shuffled = closest(network, images[order], labels[order], targets=targets[order])
+    parts = [closest(network, images[k], labels[k], targets=targets[k]) for k in torch.arange(len(images)).split(7)]
+    split = torch.cat([part.images for part in parts])
+    assert torch.equal(whole.found[order], shuffled.found)
+    size = length(whole.images - images)
+    assert torch.allclose(size[order], length(shuffled.images - images[order]), rtol=2e-3)
+    assert torch.allclose(size, length(split - images), rtol=2e-3)
+
+
+def test_already_there_costs_one_look(task):
+    network, images, labels = task
+    result = closest(network, images, labels, targets=labels)
+    assert result.found.all()
+    assert torch.equal(result.images, images)
+    assert (result.forwards == 1).all()
+    assert not result.backwards.any()
+    wrong = closest(network, images, (labels + 1) % 6)  # untargeted, and not of that class to begin with
+    assert torch.equal(wrong.images, images)
+    assert wrong.found.all()
+
+
+def test_a_class_that_is_never_given_ends_with_the_best_effort(task):
+    network, images, labels = task
+
+    def never(x):
+        logits = network(x)
+        return torch.cat([logits, logits.amin(1, keepdim=True) - 1], 1)
+
+    result = closest(never, images, labels, targets=torch.full_like(labels, 6), steps=10)
+    assert not result.found.any()
+    assert not result.invalid.any()
+    assert result.images.isfinite().all()
+
+
+def test_the_budget_is_kept(task):
+    network, images, labels = task
+    result = closest(network, images, labels, targets=(labels + 1) % 6, budget=Budget(forwards=14, backwards=19))
+    assert result.forwards.max() <= 14
+    assert result.backwards.max() <= 19
+    nothing = closest(network, images, labels, targets=(labels + 1) % 6, budget=Budget(backwards=0))
+    assert not nothing.backwards.any()
+
+
+def test_nan_is_invalid_and_stays_with_its_row(task):
+    network, images, labels = task
+
+    def broken(x):
+        logits = network(x)
+        return torch.where((x[:, 0, 0, 0] > 0.9)[:, None], torch.nan, logits)
+
+    images = images.clone()
+    images[:, 0, 0, 0] = 0.5
+    images[3, 0, 0, 0] = 0.95
+    labels = network.body(images).argmax(1)
+    result = closest(broken, images, labels)
+    assert bool(result.invalid[3])
+    assert not bool(result.found[3])
+    alone = closest(broken, images[:3], labels[:3])
+    assert torch.allclose(length(alone.images - images[:3]), length(result.images[:3] - images[:3]), rtol=2e-3)
+
+
+def test_maximum_norm_is_smaller_in_its_own_measure(task):
+    network, images, labels = task
+    euclid = closest(network, images, labels)
+    largest = closest(network, images, labels, norm="linf")
+    both = euclid.found & largest.found
+    assert both.all()
+    assert length(largest.images - images, "linf").mean() < 0.8 * length(euclid.images - images, "linf").mean()
+    assert length(euclid.images - images).mean() < length(largest.images - images).mean()
+
+
+def test_more_starts_are_never_worse(task):
+    network, images, labels = task
+    once = closest(network, images, labels, targets=(labels + 1) % 6)
+    thrice = closest(network, images, labels, targets=(labels + 1) % 6, starts=3)
+    assert (length(thrice.images - images)[once.found] <= length(once.images - images)[once.found] * (1 + 1e-6)).all()
+
+
+@pytest.mark.parametrize(
+    ("given", "said"), [({"norm": "l1"}, "l2 or linf"), ({"steps": 0}, "steps is 0"), ({"starts": 9}, "at most 6")]
+)
+def test_wrong_options_are_named(task, given, said):
+    network, images, labels = task
+    with pytest.raises(UserError, match=said):
+        closest(network, images, labels, **given)
+
+
+def test_no_gradient_is_said(task):
+    network, images, labels = task
+    with pytest.raises(UserError, match="differentiable"):
+        closest(lambda x: network(x).round().detach(), images, labels)
+
+
+def test_nothing_to_do():
+    result = closest(lambda x: x.flatten(1), torch.zeros(0, 1, 2, 2), torch.zeros(0, dtype=torch.int64))
+    assert len(result.images) == 0
