@@ -17,8 +17,10 @@ from torch import Tensor, nn
 
 from benchmarks.common import Row, arguments, report
 from foible.networks.fleet import Fleet, members_at_once
+from foible.networks.loop import Place, Schedule, Turn, loop
+from foible.networks.material import Material, batches
 from foible.networks.preprocess import Preprocess
-from foible.networks.training import Material, batches, fresh_module, order
+from foible.networks.training import fresh_module
 
 BATCH = 128
 SHAPE = (1, 28, 28)
@@ -52,18 +54,23 @@ def together(spec: str, count: int, material: Material) -> Callable[[], None]:
     size = members_at_once(modules[0], device) or count
     groups = [range(start, min(start + size, count)) for start in range(0, count, size)]
     fleets = [Fleet([modules[seed] for seed in group], group, device=device) for group in groups]
+    places = [Place.start(group, device) for group in groups]
     epochs = 0
+
+    def teach(fleet: Fleet, place: Place) -> None:
+        def step(turn: Turn) -> Tensor:
+            return fleet.step(*batches(material, turn.rows, Preprocess()), turn.number)
+
+        def after(sums: Tensor | None) -> None:
+            assert sums is None or sums.isfinite().all()
+
+        loop(Schedule(len(material.images), BATCH, epochs, 1e-3), place, step, after)
 
     def epoch() -> None:
         nonlocal epochs
-        for fleet in fleets:
-            orders = order(fleet.lanes, epochs, len(material.images))
-            losses = torch.zeros(len(fleet.seeds), device=device)
-            for number in range(len(material.images) // BATCH):
-                index = orders[:, number * BATCH : (number + 1) * BATCH]
-                losses += fleet.step(*batches(material, index, Preprocess()), number)
-            assert losses.isfinite().all()
         epochs += 1
+        for fleet, place in zip(fleets, places, strict=True):
+            teach(fleet, place)
 
     return epoch
 

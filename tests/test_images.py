@@ -1,8 +1,10 @@
 from __future__ import annotations
 
 import io
+import subprocess
 import threading
 import zlib
+from collections.abc import Iterator
 
 import numpy as np
 import pytest
@@ -11,8 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-import foible.images
+import foible.png
 from foible.images import decode_png, encode_png, encode_pngs, settle, to_bytes, to_floats
+from foible.png import packed
 
 
 @given(st.integers(1, 40), st.integers(1, 40), st.sampled_from([1, 3]), st.integers(0, 2**31))
@@ -65,19 +68,19 @@ def test_pngs_are_shared_out_where_there_are_many_or_large_ones(
 ) -> None:
     """And never in a worker process, which has one core; the bytes are the same."""
     seen = set()
-    deflate = foible.images._deflate
+    deflate = foible.png._deflate
 
     def noted(data: np.ndarray) -> bytes:
         seen.add(threading.current_thread())
         return deflate(data)
 
-    monkeypatch.setattr("foible.images._deflate", noted)
+    monkeypatch.setattr("foible.png._deflate", noted)
     monkeypatch.setattr("os.cpu_count", lambda: 4)
     here = {threading.current_thread()}
     made = encode_pngs(images)
     assert seen.isdisjoint(here) if shared else seen == here
     seen.clear()
-    monkeypatch.setattr("foible.images.parent_process", lambda: object())
+    monkeypatch.setattr("foible.png.parent_process", lambda: object())
     assert encode_pngs(images) == made
     assert seen == here
 
@@ -89,3 +92,42 @@ def test_pngs_are_the_bytes_of_zlibs_runs() -> None:
     packer = zlib.compressobj(3, strategy=zlib.Z_RLE)
     data = packer.compress(rows.tobytes()) + packer.flush()
     assert len(data).to_bytes(4, "big") + b"IDAT" + data in encode_png(image)
+
+
+@pytest.fixture
+def crew(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[subprocess.Popen[bytes], ...]]:
+    """Processes that help, on a machine of four cores where thirty images are many."""
+    monkeypatch.setattr("os.cpu_count", lambda: 4)
+    monkeypatch.setattr("foible.png.MANY", 30)
+    monkeypatch.setattr("foible.png.SHARE", 5_000)
+    foible.png.helpers.cache_clear()
+    yield foible.png.helpers()
+    foible.png.dismiss(foible.png.helpers())
+    foible.png.helpers.cache_clear()
+
+
+def test_many_pngs_are_shared_out_among_processes(crew: tuple[subprocess.Popen[bytes], ...]) -> None:
+    """The same bytes in the same order, and also where one of the processes has been ended."""
+    images = drawn(100)
+    assert len(crew) == 3
+    for _ in range(2):
+        lengths, data = packed(images)
+        assert np.split(np.frombuffer(data, np.uint8), np.cumsum(lengths))[7].tobytes() == encode_png(images[7])
+        assert data == b"".join(encode_pngs(images))
+        crew[0].kill()
+        crew[0].wait()
+
+
+def test_processes_that_help_end_when_nobody_asks(crew: tuple[subprocess.Popen[bytes], ...]) -> None:
+    packed(drawn(100))
+    assert crew[0].stdin is not None
+    crew[0].stdin.close()
+    assert crew[0].wait(20) == 0
+
+
+def test_a_worker_process_has_no_helpers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.cpu_count", lambda: 4)
+    monkeypatch.setattr("foible.png.parent_process", lambda: object())
+    foible.png.helpers.cache_clear()
+    assert foible.png.helpers() == ()
+    foible.png.helpers.cache_clear()

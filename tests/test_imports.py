@@ -9,7 +9,7 @@ import foible
 
 LEAVES = (
     "errors", "text", "randomness", "statistics", "odds", "progress", "processes", "memory", "disk", "records",
-    "permission", "specs", "spec_files", "images", "views", "warping", "warping_gpu", "figures",
+    "permission", "specs", "spec_files", "cells", "png", "images", "views", "warping", "warping_gpu", "figures",
 )  # fmt: skip
 FLOORS = (  # of the house, from the ground
     LEAVES,

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import warnings
 from functools import lru_cache
+from threading import Thread
 
 import torch
 from torch import Tensor
@@ -64,6 +65,19 @@ def _works() -> bool:
         warnings.warn(f"warping without the compiled kernel, which is slower: {problem}", stacklevel=2)
         return False
     return True
+
+
+def wake() -> None:
+    """Have a thread load what a GPU needs (its libraries, this kernel), which takes a second or two, beside whatever is
+    done before the first image."""
+
+    def touch() -> None:
+        square = torch.ones(16, 16, device="cuda")
+        (square @ square).logsumexp(1)
+        _works()
+
+    if torch.cuda.is_available():
+        Thread(target=touch, daemon=True).start()
 
 
 def _launch(images: Tensor, matrix: Tensor) -> Tensor:

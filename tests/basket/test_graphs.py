@@ -6,14 +6,15 @@ from torch import nn
 
 from foible import warping, warping_gpu
 from foible.basket import Basket
-from foible.basket.graphs import OFTEN, Graphs
+from foible.basket.graphs import DEEP, OFTEN, Graphs
 
 needs_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs CUDA")
 
 
-def _network() -> nn.Module:
+def _network(layers: int = DEEP) -> nn.Module:
     torch.manual_seed(0)
-    return nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.Flatten(), nn.Linear(8 * 36, 5)).eval()
+    begin = [nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.Flatten(), nn.Linear(8 * 36, 5)]
+    return nn.Sequential(*begin, *(nn.Hardtanh(-9, 9) for _ in range(layers - len(begin)))).eval()
 
 
 def test_a_cpu_is_asked_in_the_ordinary_way():
@@ -43,8 +44,21 @@ def test_recorded_answers_are_the_networks_own(rows):
 
 
 @needs_cuda
+def test_what_few_kernels_do_is_not_recorded():
+    basket = Basket({"a": _network(DEEP - 1)}, classes=list("abcde"), preprocess="inside", device="cuda")
+    with torch.no_grad():
+        for _ in range(2 * OFTEN):
+            basket.judge(torch.rand(16, 3, 8, 8).cuda())
+    assert not basket._graphs.recorded
+
+
+@needs_cuda
 def test_a_network_that_looks_at_its_answers_is_asked_in_the_ordinary_way():
     class Looking(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layers = nn.ModuleList(nn.Identity() for _ in range(DEEP))
+
         def forward(self, images: torch.Tensor) -> torch.Tensor:
             total = float(images.sum())  # a copy to the CPU: cannot be recorded
             return images.flatten(1)[:, :5] * (1.0 if total > 0 else 2.0)

@@ -6,6 +6,8 @@ import csv
 import io
 import json
 import shutil
+import subprocess
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -300,3 +302,20 @@ def test_an_unfinished_run_can_be_looked_at(run: Path, tmp_path: Path, capsys: p
     assert _json(capsys, "replay", copy)["replayed"] == 132
     _ok(capsys, "report", copy)
     assert "not finished" in (copy / "report.html").read_text("utf-8")
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["show", "RUN"], ["show", "RUN", "--json"], ["cite", "RUN"], ["export", "RUN", "--to", "csv"],
+        ["export", "RUN", "--to", "folder"],
+    ],
+    ids=" ".join,
+)  # fmt: skip
+def test_a_run_is_read_without_torch(run: Path, tmp_path: Path, command: list[str]) -> None:
+    """It takes longer to load than a million rows take to count."""
+    words = [str(run) if word == "RUN" else word for word in command]
+    words += ["--out", str(tmp_path / "out")] if command[0] == "export" else []
+    script = "import sys; from foible.cli import run; code = run(sys.argv[1:]); print('torch' in sys.modules, code)"
+    done = subprocess.run([sys.executable, "-c", script, *words], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "False 0", done.stderr

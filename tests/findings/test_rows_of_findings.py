@@ -110,12 +110,12 @@ def test_a_way_has_its_start_before_its_moves() -> None:
         trace=torch.tensor([[0.5, 0.5], [0.25, 0.5], [0.125, 0.5]]),
     )  # fmt: skip
     moves = torch.tensor([2, 0, 1])
-    table = as_table(walked(accepted, moves, start=torch.ones(3, 2)), cost(5, moves=moves), count=3)
-    assert table.column("trace").to_pylist() == [
-        [[1, 1], [0.5, 0.5], [0.25, 0.5]],
-        [[1, 1]],
-        [[1, 1], [0.125, 0.5]],
-    ]
+    start, traces = torch.ones(3, 2), [[[1, 1], [0.5, 0.5], [0.25, 0.5]], [[1, 1]], [[1, 1], [0.125, 0.5]]]
+    table = as_table(walked(accepted, moves, start, torch.arange(3)), cost(5, moves=moves), count=3)
+    assert table.column("trace").to_pylist() == traces
+    some = walked(accepted, moves, start, torch.tensor([0, 2]))
+    assert some["trace"].to_pylist() == [traces[0], None, traces[2]]
+    assert some["path"].equals(walked(accepted, moves, start, torch.arange(3))["path"])
     assert table.column("path").to_pylist()[2] == [{"step": 1, "draws": [0.75]}]
     assert table.column("moves").to_pylist() == [2, 0, 1]
     costs = [table.column(name).to_pylist()[0] for name in ("candidates", "forwards", "backwards")]

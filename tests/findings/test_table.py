@@ -6,9 +6,12 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from foible.errors import UserError
 from foible.findings import Findings
+from foible.findings.table import all_different
 from foible.findings.tally import summarise
 from foible.recipes.hunt.recipe import hunt
 from foible.statistics import wilson
@@ -91,3 +94,29 @@ def test_wilson_against_published_values() -> None:
     assert wilson(0, 10) == pytest.approx((0.0, 0.2775), abs=1e-4)
     assert wilson(5, 10) == pytest.approx((0.2366, 0.7634), abs=1e-4)
     assert wilson(0, 0) == (0.0, 1.0)
+
+
+SHARDS = st.lists(st.lists(st.text("ab9-é𝄞", max_size=3), max_size=6), max_size=4)
+
+
+@given(SHARDS, st.booleans())
+def test_an_id_that_comes_twice_is_noticed_in_whatever_order(shards: list[list[str]], ordered: bool) -> None:
+    shards = [sorted(ids) if ordered else ids for ids in shards]
+    every = [id for ids in shards for id in ids]
+    columns = [pa.chunked_array([pa.array(ids, pa.string())]) for ids in shards]
+    assert all_different(columns) == (len(set(every)) == len(every))
+
+
+@pytest.mark.parametrize(
+    ("shards", "different"),
+    [
+        ([["A-0", "A-1"], ["A-2", "A-3"]], True),
+        ([["B-0", "B-1"], ["A-0", "A-1"]], True),
+        ([["A-0", "A-1"], ["A-1", "A-2"]], False),
+        ([["A-0", "A-0"], ["A-1"]], False),
+        ([["A-0", "A-3"], ["A-1", "A-2"]], True),
+        ([["A-0", "A-3"], [], ["A-1", "A-3"]], False),
+    ],
+)
+def test_shards_side_by_side_and_inside_each_other(shards: list[list[str]], different: bool) -> None:
+    assert all_different([pa.chunked_array([pa.array(ids, pa.string())]) for ids in shards]) == different

@@ -11,9 +11,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from foible.cells import cell_of
 from foible.findings import OUTCOMES, SCHEMA, Findings, with_metadata
 from foible.findings.tally import cells_of, distinct, row_by_row, summarise
-from foible.search.elites.cells import cell_of
 from foible.statistics import wilson
 
 

@@ -349,8 +349,25 @@ def test_what_cannot_be_done_is_said(data: Dataset) -> None:
         wrong.weight.zero_()
         wrong.bias.copy_(torch.tensor([1.0, 0, 0]))
     stubborn = basket_of(nn.Sequential(nn.Flatten(), wrong))
-    with pytest.raises(UserError, match="no distortion of"):
+    with pytest.raises(
+        UserError, match=r"no slope on any of 16 images: the layer '1' \(Linear\) passes no gradient on"
+    ):
         spectrum(stubborn, data=data, images=3, quiet=True)
+    with torch.no_grad():
+        wrong.weight[0, 0] = 1e-3
+    with pytest.raises(UserError, match="no distortion of 3 images changes what 'net' says"):
+        spectrum(basket_of(nn.Sequential(nn.Flatten(), wrong)), data=data, images=3, quiet=True)
+
+
+def test_large_images_are_followed_in_floats() -> None:
+    """A row keeps the floats of 12,288 values and fewer, unless it is asked for more."""
+    shape, generator = (3, 65, 65), torch.Generator().manual_seed(0)
+    network = basket_of(nn.Sequential(nn.Flatten(), nn.Linear(12_675, 3)), shape=shape)
+    pixels = torch.randint(0, 256, (8, *shape), generator=generator).to(torch.uint8)
+    said = network.predict(pixels)[0].argmax(1)
+    found = spectrum(network, data=Dataset("large", "test", pixels, said, tuple(CLASSES)), images=4, quiet=True)
+    assert found.growth[0].n == 4
+    assert found.settings["mean distortion, l2"] > 0
 
 
 def test_grey_images_for_three_channels_and_resizing() -> None:

@@ -13,7 +13,8 @@ from torch import Tensor, nn
 
 from foible import Basket, Findings, UserError
 from foible.data import Dataset
-from foible.recipes.compare.recipe import compare, read_answers
+from foible.recipes.compare.answers import read_answers
+from foible.recipes.compare.recipe import compare
 from foible.statistics import mcnemar
 
 CLASSES = ("ant", "bee", "cow")

@@ -279,6 +279,44 @@ def test_fewer_images_are_among_more(best: Findings, basket: Basket, data: Datas
     assert fewer.column("origin_index") != other.column("origin_index")
 
 
+def test_images_that_are_asked_for_by_their_place(each: Findings, basket: Basket, data: Dataset) -> None:
+    places = each.column("origin_index")[::4]
+    some = distorted(basket, data, places=[*reversed(places)], target="each", seed=7)
+    assert some.column("origin_index")[::2] == [*reversed(places)], "in the order that was asked for"
+    drawn = {row["id"]: row["distance_exact"] for row in each}
+    assert all(row["distance_exact"] == pytest.approx(drawn[row["id"]], rel=1e-5) for row in some)
+    [settings] = some.configs.values()
+    assert settings["places"] == [*reversed(places)]
+    assert settings["images"] == len(places)
+    assert "places" not in next(iter(each.configs.values())), "a run without them is called what it was called"
+    wrong = Dataset(
+        "half", "train", data.images, torch.where(torch.arange(60) < 5, 9, data.labels), (*NAMES, *"3456789")
+    )
+    with pytest.raises(UserError, match=r"places: 60 is no image of 'blobs' \(train\), which has 60"):
+        distorted(basket, data, places=[3, 60])
+    with pytest.raises(UserError, match=r"places: 4 is no image of 'half' .* or has no label that the networks know"):
+        distorted(basket, wrong, places=[7, 4])
+    with pytest.raises(UserError, match="an image is given twice"):
+        distorted(basket, data, places=[3, 3])
+    flipped = Dataset(
+        "flipped", "train", data.images, torch.where(torch.arange(60) == 4, (data.labels + 1) % 3, data.labels), NAMES
+    )
+    assert distorted(basket, flipped, places=[6, 4, 2]).column("origin_index") == [6, 2], "only what it gets right"
+    assert distorted(basket, flipped, places=[6, 4, 2], wrong=True).column("origin_index") == [6, 4, 2]
+
+
+def test_floats_of_large_images_are_kept_where_asked_for() -> None:
+    shape = (3, 65, 65)
+    layers = nn.Sequential(nn.Flatten(), nn.Linear(12_675, 3))
+    network = Basket({"A": layers}, classes=NAMES, preprocess="inside", shape=shape)
+    pixels = torch.randint(0, 256, (3, *shape), generator=torch.Generator().manual_seed(0)).to(torch.uint8)
+    large = Dataset("large", "train", pixels, network.predict(pixels)[0].argmax(1), NAMES)
+    assert distorted(network, large, target="any").column("point") == [None] * 3
+    kept = distorted(network, large, target="any", floats=True)
+    moved = torch.tensor(kept.column("point")) - to_floats(pixels).flatten(1)
+    assert kept.column("distance_exact") == pytest.approx(moved.norm(dim=1).tolist(), rel=1e-3)
+
+
 def test_linf(basket: Basket, data: Dataset) -> None:
     found = distorted(basket, data, norm="linf", target="next", images=3)
     moved = (pictures(found) - pictures(found, "origin")).flatten(1)

@@ -17,8 +17,8 @@ from foible.data import Dataset
 from foible.findings import SCHEMA, Findings
 from foible.images import decode_png, encode_png, to_bytes, to_floats
 from foible.objectives import Dissent
-from foible.recipes.hunt.rows import retrace
 from foible.recipes.replay import replay, replay_row
+from foible.search.walking import retrace
 from foible.spaces import SPACES, Affine, Swaps
 from foible.specs import resolve
 from foible.testing import CLASSES
@@ -43,7 +43,7 @@ def climbed(basket: Basket, data: Dataset) -> Findings:
 def _walked(space: Any, row: dict[str, Any], path: list[list[float]]) -> tuple[Any, Tensor]:
     """Where these moves lead from the row's seed image: a point, and its pixels."""
     seed = to_floats(decode_png(row["origin"]))[None]
-    points, _ = retrace(space, seed, [torch.tensor(path)])
+    points = retrace(space, seed, [torch.tensor(path)])
     return points, to_bytes(space.render(points))[0]
 
 
@@ -69,14 +69,16 @@ def test_every_row_without_a_label_replays(basket: Basket, data: Dataset, search
     assert {"found", "exhausted"} <= set(findings.column("outcome"))
     for row in findings:
         assert row["consensus"] == aims[row["origin_index"]]
-        assert replay_row(row, resolve(SPACE, SPACES, "space"), Dissent(0.45), basket).holds, row["id"]
+        seed = data.images[row["origin_index"]]
+        assert replay_row(row, resolve(SPACE, SPACES, "space"), Dissent(0.45), basket, seed).holds, row["id"]
 
 
 def test_one_network_without_labels_replays(basket: Basket, data: Dataset) -> None:
     alone = basket.only(["A"])
     findings = _hunt(alone, data, unlabelled=True)
     assert findings.column("consensus") == [int(data.labels[place]) for place in findings.column("origin_index")]
-    assert all(replay_row(row, resolve(SPACE, SPACES, "space"), Dissent(), alone).holds for row in findings)
+    space = resolve(SPACE, SPACES, "space")
+    assert all(replay_row(row, space, Dissent(), alone, data.images[row["origin_index"]]).holds for row in findings)
 
 
 def test_score_is_above_zero_exactly_where_found(climbed: Findings) -> None:
@@ -117,9 +119,43 @@ def test_the_least_change_still_holds(basket: Basket, climbed: Findings) -> None
 
 def test_size_is_how_far_the_whole_way_leads(climbed: Findings) -> None:
     space = Affine(degrees=8, percent=8, pixels=0.7)
-    for row in climbed:
+    for row in climbed.filter(outcome="found"):
         points, _ = _walked(space, row, [move["draws"] for move in row["path"]])
         assert row["size"] == pytest.approx(float((2 * space.draws_of(points)[0] - 1).norm()), abs=1e-4)
+
+
+def test_a_trial_that_found_nothing_keeps_what_shows_it_again(climbed: Findings, data: Dataset) -> None:
+    """Its path and the place of its seed image, and no images."""
+    for row in climbed.filter(outcome="exhausted"):
+        assert [row[name] for name in ("image", "origin", "trace", "realism", "film", "least_image")] == [None] * 6
+        assert row["path"] is not None
+        assert row["origin_index"] is not None
+    for row in climbed.filter(outcome="found"):
+        assert encode_png(data.images[row["origin_index"]]) == row["origin"]
+        assert len(row["trace"]) == 1 + row["moves"]
+
+
+def test_films_are_kept_of_the_most_telling_finds(basket: Basket, data: Dataset) -> None:
+    """Of each class the four that a report would choose from; the last frame is the image, the first its origin."""
+    findings = _hunt(basket, data, trials=200, unit=200).filter(outcome="found", suspect="A")
+    filmed = [row for row in findings if row["film"] is not None]
+    assert len(findings) > len(filmed)
+    for label in set(findings.column("truth")):
+        own, kept = ([r for r in rows if r["truth"] == label] for rows in (list(findings), filmed))
+        assert len(kept) == min(4, len(own))
+        assert min(map(_told, kept)) >= max((_told(r) for r in own if r["film"] is None), default=-1.0)
+    for row in filmed:
+        film, image = decode_png(row["film"]), decode_png(row["image"])
+        frames = film.split(image.shape[2], 2)
+        assert len(frames) == 1 + row["moves"]
+        assert torch.equal(frames[0], decode_png(row["origin"]))
+        assert torch.equal(frames[-1], image)
+
+
+def _told(row: dict[str, Any]) -> float:
+    """How telling, by the definition: how clear the mistake is, how sure all were before, and a length that reads."""
+    first, last = row["trace"][0], row["trace"][-1]
+    return float(np.float32(min(last[1:]) - last[0] + 0.5 * min(first) + (3 <= row["moves"] <= 6)))
 
 
 def test_only_finds_are_shrunk(climbed: Findings) -> None:
@@ -156,6 +192,7 @@ def test_swaps_have_no_size_but_a_least_change(basket: Basket, data: Dataset) ->
 
 
 def test_realism_of_every_image(basket: Basket, data: Dataset, climbed: Findings) -> None:
+    climbed = climbed.filter(outcome="found")
     assert np.isfinite(climbed.column("realism")).all()
     assert len(set(climbed.column("realism"))) > 10
     none = _hunt(basket, data, peer_confidence=0.4, patience=60, realism="none")
@@ -168,7 +205,7 @@ def test_units_without_a_find_have_the_same_columns(basket: Basket, data: Datase
     parts = _hunt(basket, data, peer_confidence=0.4, patience=60, unit=3)
     outcomes = parts.column("outcome")
     assert any("found" not in outcomes[first : first + 3] for first in range(0, 40, 3))
-    same = [name for name in SCHEMA.names if name != "config"]
+    same = [name for name in SCHEMA.names if name not in ("config", "film")]  # films: the best of each unit
     assert parts.table.select(same).to_pylist() == climbed.table.select(same).to_pylist()
 
 

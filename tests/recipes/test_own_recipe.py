@@ -26,8 +26,8 @@ import torch
 from foible.basket.accuracy import answers
 from foible.basket.judging import judged
 from foible.recipes.config import HuntConfig
-from foible.recipes.hunt.recipe import HUNT
-from foible.runs.job import Seeds
+from foible.recipes.hunt import HUNT
+from foible.runs.task import Seeds
 
 
 @dataclass(frozen=True)

@@ -14,12 +14,12 @@ import pytest
 from fake_findings import CONFIG, HOSTILE, MLPS, found_row, realistic, rows, save_run, shrunk, table_of, written
 from html_page import Page, says
 
+from foible.cells import Cell, bin_labels, cell_of
 from foible.findings import Findings
 from foible.findings.tally import summarise
 from foible.report import words, write_report
 from foible.report.choose import fewer
 from foible.report.page import LIMIT
-from foible.search.elites.cells import Cell, bin_labels, cell_of
 
 ATLAS = {**CONFIG, "search": "map-elites?width=500", "atlas": True}
 

@@ -14,7 +14,7 @@ from foible.objectives import Dissent
 from foible.search import Trials, hill_climb
 from foible.search.shrink import Shrunk, _width, shrink
 from foible.search.task import FOUND
-from foible.search.walking import padded, walk
+from foible.search.walking import Paths, walk
 from foible.spaces import Affine, Chain, Crop, Photometric, Swaps, is_box
 from foible.testing import Counting, linear_basket, linear_network, linear_trials
 
@@ -49,7 +49,7 @@ def test_the_least_brightness_and_nothing_else() -> None:
         path[3, 4] = 0.0
     shrunk = shrink(space, Dissent(), basket, seeds, torch.zeros(4, dtype=torch.int64), given, suspect="A")
     least = (153.5 - values) / 255 / 0.05
-    amounts = 2 * torch.cat(shrunk.paths) - 1
+    amounts = 2 * shrunk.paths.draws - 1
     assert shrunk.kinds == [["brightness"]] * 4
     assert bool((amounts[:, 0] >= least - 1e-4).all())
     assert bool((amounts[:, 0] <= least * 1.02 + 1e-4).all())
@@ -74,7 +74,7 @@ def test_the_least_shift_and_nothing_else() -> None:
     basket = basket_of({"A": looks_at([MIDDLE], 159.75 / 255), "B": looks_at([MIDDLE], 230 / 255)})
     space, (seeds, given) = Affine(border="edge"), ramps(20)
     shrunk = shrink(space, Dissent(), basket, seeds, torch.zeros(20, dtype=torch.int64), given, suspect="A")
-    amounts = 2 * torch.cat(shrunk.paths) - 1
+    amounts = 2 * shrunk.paths.draws - 1
     least = 31.5 / 12
     assert shrunk.kinds == [["shift"]] * 20
     assert not amounts[:, [0, 1, 2, 3, 5]].any()
@@ -157,11 +157,11 @@ def test_what_a_search_found_is_smaller_and_still_holds(space: Any) -> None:
     shrunk = shrink_all(space, basket, trials, paths)
     assert len(paths) > 15
     assert bool(Dissent().found(basket.judge(shrunk.images, ["A", "B", "C"]), trials.aims).all())
-    points = walk(space, trials.seeds / 255, *padded(shrunk.paths, space.draws, torch.device("cpu")))
+    points = walk(space, trials.seeds / 255, *shrunk.paths.padded(space.draws, torch.device("cpu")))
     assert torch.equal(settle(space.render(points)), shrunk.images)  # the path is all that it takes
     assert sum(map(len, shrunk.paths)) < 0.8 * sum(map(len, paths))
     if is_box(space):
-        ends = walk(space, trials.seeds / 255, *padded(paths, space.draws, torch.device("cpu")))
+        ends = walk(space, trials.seeds / 255, *Paths.of(paths).padded(space.draws, torch.device("cpu")))
         before, after = ((2 * space.draws_of(p) - 1).norm(dim=1) for p in (ends, shrunk.points))
         assert bool((after <= before + 1e-4).all()) or not space.closed
         assert float(after.mean()) < 0.9 * float(before.mean())
@@ -198,7 +198,7 @@ def test_nothing_to_shrink() -> None:
     basket = linear_basket()
     trials = linear_trials(basket, 3)
     none = shrink_all(Affine(), basket, trials.rows(torch.tensor([], dtype=torch.int64)), [])
-    assert (none.paths, none.kinds, len(none.images), len(none.forwards)) == ([], [], 0, 0)
+    assert (len(none.paths), none.kinds, len(none.images), len(none.forwards)) == (0, [], 0, 0)
     still = shrink_all(Affine(), basket, trials, [torch.empty(0, 6)] * 3)  # never moved, never wrong
     assert [len(path) for path in still.paths] == [0, 0, 0]
     assert torch.equal(still.images, trials.seeds / 255)
@@ -206,14 +206,28 @@ def test_nothing_to_shrink() -> None:
 
 def test_paths_of_unlike_lengths_stand_in_one_tensor() -> None:
     given = [torch.rand(length, 3) for length in (2, 0, 5, 1)]
-    draws, lengths = padded(given, 3, torch.device("cpu"))
+    paths = Paths.of(given)
+    draws, lengths = paths.padded(3, torch.device("cpu"))
     assert lengths.tolist() == [2, 0, 5, 1]
     assert draws.shape == (4, 5, 3)
     for row, path in enumerate(given):
         assert torch.equal(draws[row, : len(path)], path)
         assert bool((draws[row, len(path) :] == 0.5).all())
-    assert padded([torch.empty(0, 3)], 3, torch.device("cpu"))[0].shape == (1, 0, 3)
-    assert padded([], 3, torch.device("cpu"))[0].shape == (0, 0, 3)
+    assert Paths.of([torch.empty(0, 3)]).padded(3, torch.device("cpu"))[0].shape == (1, 0, 3)
+    assert torch.equal(Paths.unpadded(draws, lengths).draws, paths.draws)
+
+
+def test_paths_are_a_sequence() -> None:
+    given = [torch.rand(length, 3) for length in (2, 0, 5, 1)]
+    paths = Paths.of(given)
+    assert all(torch.equal(ours, theirs) for ours, theirs in zip(paths, given, strict=True))
+    assert torch.equal(paths[-1], given[-1])
+    some = paths[torch.tensor([2, 0])]
+    assert some.lengths.tolist() == [5, 2]
+    assert torch.equal(some.draws, torch.cat([given[2], given[0]]))
+    assert torch.equal(paths[1:].draws, torch.cat(given[1:]))
+    with pytest.raises(IndexError):
+        paths[4]
 
 
 def test_rows_of_a_batch_are_lanes_within_the_memory_of_a_cpu() -> None:

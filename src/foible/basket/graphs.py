@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 MOST_ROWS = 48  # from about here on a ResNet-50 is busy longer than its launch takes
 OFTEN = 6  # how often a size is asked for before it is recorded
+DEEP = 16  # layers from which on it is worth recording, which takes some fifty milliseconds for each size
 
 
 class _Recorded:
@@ -43,6 +44,7 @@ class Graphs:
     def __init__(self) -> None:
         self.asked: Counter[tuple[int, torch.Size]] = Counter()
         self.recorded: dict[tuple[int, torch.Size], _Recorded | None] = {}  # None: cannot be
+        self.deep: dict[int, bool] = {}  # by network
         self.pool: Any = None  # memory that all graphs share
 
     def answer(self, network: nn.Module, images: Tensor) -> Tensor | None:
@@ -50,7 +52,7 @@ class Graphs:
         rows = len(images)
         if not images.is_cuda or rows > MOST_ROWS or torch.is_grad_enabled() or torch.is_autocast_enabled("cuda"):
             return None
-        if network.training or torch.cuda.is_current_stream_capturing():
+        if network.training or torch.cuda.is_current_stream_capturing() or not self._is_deep(network):
             return None
         whole = torch.Size((max(16, 8 * ((rows + 7) // 8)), *images.shape[1:]))
         key = id(network), whole
@@ -63,6 +65,11 @@ class Graphs:
             self.recorded[key] = self._record(network, images)
         graph = self.recorded[key]
         return None if graph is None else graph(images)[:rows]
+
+    def _is_deep(self, network: nn.Module) -> bool:
+        if id(network) not in self.deep:
+            self.deep[id(network)] = sum(not list(part.children()) for part in network.modules()) >= DEEP
+        return self.deep[id(network)]
 
     def _record(self, network: nn.Module, images: Tensor) -> _Recorded | None:
         self.pool = self.pool or torch.cuda.graph_pool_handle()

@@ -39,7 +39,7 @@ def compare(
 
     Example: foible compare --network old=v1 --network new=v2 --data folder:photos --out runs/v2
     """
-    from foible.recipes.compare.recipe import COMPARE
+    from foible.recipes.compare import COMPARE
     from foible.recipes.compare.recipe import compare as run_compare
     from foible.report import write_report
 

@@ -36,7 +36,7 @@ def distort(
 
     Example: foible distort --basket B --source mlp-30 --data mnist --images 200
     """
-    from foible.recipes.distort.recipe import DISTORT
+    from foible.recipes.distort import DISTORT
     from foible.recipes.distort.recipe import distort as run_distort
     from foible.report import write_report
 

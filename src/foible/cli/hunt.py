@@ -81,7 +81,7 @@ def hunt(
 
     Example: foible hunt --basket B --data mnist --suspect mlp-10 --peer-confidence 0.9 --out runs/mnist
     """
-    from foible.recipes.hunt.recipe import HUNT
+    from foible.recipes.hunt import HUNT
     from foible.recipes.hunt.recipe import hunt as run_hunt
     from foible.report import write_report
 
@@ -102,7 +102,7 @@ def demo(
     json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
 ) -> None:
     """Train five small networks on bundled digits, hunt each one's mistakes, and write the report. Two minutes."""
-    from foible.recipes.hunt.recipe import HUNT
+    from foible.recipes.hunt import HUNT
     from foible.recipes.hunt.recipe import hunt as run_hunt
     from foible.recipes.train.train import train
     from foible.report import write_report

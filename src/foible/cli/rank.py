@@ -49,7 +49,7 @@ def rank(
 
     Example: foible rank --basket B --data folder:photos --suspect mlp-10 --top 500 --out runs/pool
     """
-    from foible.recipes.rank.recipe import RANK
+    from foible.recipes.rank import RANK
     from foible.recipes.rank.recipe import rank as run_rank
     from foible.report import write_report
 

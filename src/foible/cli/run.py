@@ -32,9 +32,8 @@ def run(
     Example: foible run mine.py:MEND --basket B --data mnist --set trials=200 --out runs/mend
     """
     from foible.report import write_report
-    from foible.runs.job import find_recipe
     from foible.runs.job import run as run_recipe
-    from foible.runs.recipe import load
+    from foible.runs.recipe import find_recipe, load
     from foible.specs import bind
 
     given: dict[str, str] = {name: value for name, _, value in (text.partition("=") for text in options or [])}

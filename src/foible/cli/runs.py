@@ -151,7 +151,7 @@ def replay(
     from foible.disk import write_atomically
     from foible.errors import UserError
     from foible.findings import Findings
-    from foible.images import decode_png, encode_png
+    from foible.images import decode_pixels, encode_png
     from foible.recipes.replay import replay as run_replay
     from foible.text import shown
 
@@ -160,8 +160,9 @@ def replay(
     opened = None
     if basket:
         findings = Findings.open(run)
-        channels, height, width = decode_png(findings[0]["image"], repr(findings[0]["id"])).shape
-        opened = Basket.open(basket, classes=findings.classes, shape=(channels, height, width))
+        kept = findings.table.column("image").drop_null()
+        shape = decode_pixels(kept[0].as_py(), f"a row of {str(run)!r}").shape if len(kept) else None
+        opened = Basket.open(basket, classes=findings.classes, shape=shape)
     results = run_replay(run, ids or None, basket=opened, trust=trust)
     if out is not None:
         write_atomically(out, encode_png(results[0].image))

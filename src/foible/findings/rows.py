@@ -15,6 +15,7 @@ import platform
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import torch
 from torch import Tensor
@@ -22,7 +23,7 @@ from torch import Tensor
 import foible
 from foible.data import Dataset, Photographs
 from foible.findings import SCHEMA
-from foible.images import encode_pngs
+from foible.png import packed
 from foible.search.shrink import kinds_of
 from foible.search.task import Accepted
 from foible.spaces import is_box
@@ -117,17 +118,18 @@ def cost(
     return {"moves": moves, "candidates": candidates, "forwards": forwards, "backwards": backwards}
 
 
-def walked(accepted: Accepted, moves: Tensor, start: Tensor) -> Columns:
+def walked(accepted: Accepted, moves: Tensor, start: Tensor, kept: Tensor) -> Columns:
     """The way through a space. moves: (n,) how many of the accepted are each row's. start: (n, networks), the
-    probability of the class aimed at before the first of them."""
+    probability of the class aimed at before the first of them. kept: the rows, in order, whose trace is kept."""
     steps = pa.array(accepted.step.to(torch.int32).numpy())
     path = pa.StructArray.from_arrays([steps, as_lists(accepted.draws)], ["step", "draws"])
     rows = torch.cat([torch.arange(len(start)), accepted.row])
     order = rows.argsort(stable=True)  # each start stands before its moves, which are in order already
+    order = order[torch.isin(rows[order], kept)]
     trace = as_lists(torch.cat([start, accepted.trace])[order])
     return {
         "path": pa.ListArray.from_arrays(as_offsets(moves), path),
-        "trace": pa.ListArray.from_arrays(as_offsets(moves + 1), trace),
+        "trace": spread(pa.ListArray.from_arrays(as_offsets(moves[kept] + 1), trace), kept, len(start)),
     }
 
 
@@ -164,7 +166,7 @@ def described(space: Any, points: Any, count: int) -> pa.Array:
 
 def ended(
     outcome: Sequence[str], pngs: pa.Array, *, tags: Sequence[Sequence[str]] | None = None,
-    score: Tensor | None = None, realism: Tensor | None = None,
+    score: Tensor | None = None, realism: Tensor | pa.Array | None = None,
 ) -> Columns:  # fmt: skip
     """What the rows came to. pngs: the very pixels that were judged. score, realism: (n,)."""
     return {
@@ -191,7 +193,15 @@ def agreed(said: Tensor) -> Tensor:
 
 def as_pngs(pixels: Tensor) -> pa.Array:
     """(n, channels, height, width) uint8 as files."""
-    return pa.array(encode_pngs(pixels.cpu().numpy()), pa.binary())
+    lengths, data = packed(pixels.cpu().numpy())
+    offsets = np.concatenate([np.zeros(1, np.int32), np.cumsum(lengths, dtype=np.int32)])
+    return pa.Array.from_buffers(pa.binary(), len(lengths), [None, pa.py_buffer(offsets), pa.py_buffer(data)])
+
+
+def spread(values: pa.Array, rows: Tensor, count: int) -> pa.Array:
+    """Values that belong to these of `count` rows as a whole column, null in the others."""
+    places = torch.full((count,), -1).index_copy(0, rows, torch.arange(len(rows)))
+    return values.take(known(places))
 
 
 def as_offsets(lengths: Tensor) -> pa.Array:

@@ -17,10 +17,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from foible.cells import COLUMNS as CELL
+from foible.cells import MOVES, SIZES, UNKNOWN, Cell, is_atlas
 from foible.findings import Findings, read_shard, shard_files
 from foible.records import read_configs
-from foible.search.elites.cells import COLUMNS as CELL
-from foible.search.elites.cells import MOVES, SIZES, UNKNOWN, Cell, is_atlas
 from foible.statistics import wilson
 
 Ints = NDArray[np.int64]
@@ -133,7 +133,7 @@ def tally(table: pa.Table, cells: bool = True) -> Iterator[tuple[Tally, str]]:
     """What each suspect came to under each set of settings, in the order in which they first appear, and the hash of
     the settings. All rows of a trial are in one table.
 
-    cells: whether to count different mistakes too, from the columns of `foible.search.elites.cells.COLUMNS`.
+    cells: whether to count different mistakes too, from the columns of `foible.cells.COLUMNS`.
     """
     if not table.num_rows:
         return
@@ -189,7 +189,7 @@ def row_by_row(run: str | PathLike[str] | Findings) -> dict[str, dict[str, Ints]
 
 def cells_of(table: pa.Table, own: bool) -> tuple[list[Cell], Ints]:
     """The different cells of found rows, in the order in which they first appear, and which of them each row is in:
-    what `foible.search.elites.cells.cell_of` says of one row, of all at once. own: as there."""
+    what `foible.cells.cell_of` says of one row, of all at once. own: as there."""
     truth, consensus, said, moves = (numbers(table.column(name)) for name in ("truth", "consensus", "said", "moves"))
     right = np.where(truth < 0, consensus, truth)
     kinds = whole(table.column("kinds"))

@@ -14,32 +14,19 @@ float tolerance whether it trains alone or in any company.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Literal
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.func import functional_call, stack_module_state, vmap
 
+from foible.networks.losses import Loss, cross_entropy
 from foible.networks.zoo.grouped import Grouped, suits
 from foible.networks.zoo.layers import Dropout
 from foible.randomness import uniforms
 
 CACHE = 8 * 2**20  # bytes
-AUXILIARY_WEIGHT = 0.3  # of each auxiliary classifier's loss, as Szegedy et al. have it
-Loss = Callable[[Any, Tensor, Tensor], Tensor]  # (outputs, images, labels), each (K, n, …), to (K,)
-
-
-def cross_entropy(logits: Tensor | tuple[Tensor, ...], images: Tensor, labels: Tensor) -> Tensor:
-    """Mean over each member's batch: (K, n, classes) and (K, n) to (K,).
-
-    A network with auxiliary classifiers gives a tuple when it is trained, its own logits first.
-    """
-    if isinstance(logits, tuple):
-        main, *others = (cross_entropy(one, images, labels) for one in logits)
-        return main + AUXILIARY_WEIGHT * sum(others)
-    return F.cross_entropy(logits.flatten(0, 1), labels.flatten(), reduction="none").view(labels.shape).mean(1)
 
 
 def members_at_once(module: nn.Module, device: torch.device) -> int | None:

@@ -8,7 +8,7 @@ seed as many images drawn from each class with replacement, and a random half of
 from __future__ import annotations
 
 import hashlib
-import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +16,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from foible.networks.lbfgs import converge
+from foible.networks.loop import Place, Schedule, descent, enough, loop
 from foible.randomness import uniforms, words
 
 LEAST_FEATURES = 16  # a random half is not less than this
@@ -118,29 +120,21 @@ def _regress(head: Head, seen: Features, rows: Tensor, iterations: int, decay: f
     with torch.no_grad():
         for weight in head.parameters():
             weight.zero_()
-    optimiser = torch.optim.LBFGS(
-        head.parameters(), max_iter=iterations, max_eval=2 * iterations, tolerance_grad=1e-5, tolerance_change=1e-9,
-        history_size=20, line_search_fn="strong_wolfe",
-    )  # fmt: skip
 
-    def loss() -> Tensor:
-        optimiser.zero_grad()
-        total = decay / 2 * head.input.weight.square().sum()
-        total.backward()
-        total = total.detach()
+    def parts() -> Iterator[Tensor]:
+        yield decay / 2 * head.input.weight.square().sum()
         for values, labels, count in zip(*(t.split(16384) for t in (seen.values, seen.labels, counts)), strict=True):
-            part = (F.cross_entropy(head(values), labels, reduction="none") * count).sum() / len(rows)
-            part.backward()
-            total += part.detach()
-        return total
+            yield (F.cross_entropy(head(values), labels, reduction="none") * count).sum() / len(rows)
 
-    optimiser.step(loss)
-    steps = int(optimiser.state[head.input.weight]["n_iter"])
+    weights = list(head.parameters())
+    steps = converge(weights, parts, iterations, chunk=iterations, evaluations=2, tolerance=1e-5)
+    with torch.no_grad():
+        loss = float(sum(parts()))
     return {
         "epochs": steps,
         "steps": steps,
         "stopped_because": "epochs" if steps >= iterations else "converged",
-        "history": [round(float(loss()), 6)],
+        "history": [round(loss, 6)],
     }
 
 
@@ -148,24 +142,24 @@ def _descend(
     head: Head, seen: Features, rows: Tensor, seed: int, epochs: int | None, batch: int | None, rate: float | None,
     decay: float,
 ) -> dict[str, Any]:  # fmt: skip
-    """Minibatches by AdamW, each epoch in an order of its own; what is left over at its end is not seen in it."""
-    batch = min(batch or BATCH, len(rows))
-    per_epoch = len(rows) // batch
-    epochs = epochs or max(EPOCHS, math.ceil(LEAST_STEPS / per_epoch))
-    optimiser = torch.optim.AdamW(head.parameters(), lr=rate or RATE, weight_decay=decay)
-    lane, history = torch.tensor([seed]), []
-    for epoch in range(epochs):
-        order = rows[words(0, lane, epoch, stream="probe.order", count=len(rows))[0].argsort(stable=True)]
-        total = torch.zeros((), device=seen.values.device)
-        for index in order[: per_epoch * batch].to(seen.values.device).split(batch):
-            optimiser.zero_grad()
-            loss = F.cross_entropy(head(seen.values.index_select(0, index)), seen.labels.index_select(0, index))
-            loss.backward()
-            optimiser.step()
-            total += loss.detach()
-        history.append(round(float(total) / per_epoch, 6))
-    record = {"epochs": epochs, "steps": epochs * per_epoch, "stopped_because": "epochs", "history": history}
-    return record | {"batch": batch, "rate": rate or RATE}
+    """Minibatches by AdamW of the images at `rows`, each epoch in an order of its own."""
+    device, batch = seen.values.device, min(batch or BATCH, len(rows))
+    epochs = epochs or enough(EPOCHS, LEAST_STEPS, len(rows), batch)
+    schedule = Schedule(len(rows), batch, epochs, rate or RATE, stream="probe.order")
+    given, history = rows.to(device), list[float]()
+
+    def loss(places: Tensor) -> Tensor:
+        index = given.index_select(0, places)
+        return F.cross_entropy(head(seen.values.index_select(0, index)), seen.labels.index_select(0, index))
+
+    def after(sums: Tensor | None) -> None:
+        if sums is not None:
+            history.append(round(float(sums) / schedule.per_epoch, 6))
+
+    optimiser = torch.optim.AdamW(head.parameters(), weight_decay=decay)
+    loop(schedule, Place.start([seed], device), descent(optimiser, loss), after)
+    record = {"epochs": epochs, "steps": schedule.steps, "stopped_because": "epochs", "history": history}
+    return record | {"batch": batch, "rate": schedule.rate}
 
 
 @torch.no_grad()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,16 @@ def is_finished(folder: Path, record: Mapping[str, Any]) -> bool:
         raise UserError(f"{folder} holds a basket that was not made by `foible train`: give another --out")
     _agree(folder, "a finished basket", made_with, record)
     return True
+
+
+def once(folder: Path, record: Mapping[str, Any], make: Callable[[], list[files.Entry]]) -> list[files.Entry] | None:
+    """What `make` trains, saved as the basket in `folder`; None where that basket is there already."""
+    if is_finished(folder, record):
+        return None
+    with only_here(folder):
+        if is_finished(folder, record):  # by another process, since the last look
+            return None
+        return files.save_basket(folder, make(), record)
 
 
 def claim(folder: Path, names: Sequence[str], record: Mapping[str, Any]) -> None:

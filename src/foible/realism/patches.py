@@ -25,6 +25,7 @@ ROUNDS = 5  # of expectation and maximisation
 NOISE = 2 / 255  # standard deviation that every direction has at least: rounding, and flat patches
 WORST = 0.02  # share of an image's patches that count as its worst
 AT_ONCE = 16_384  # patches judged together; bounds the memory
+AT_ONCE_GPU = 524_288  # there the number of launches counts, not what fits into a cache
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,14 +126,20 @@ def _patches(images: Tensor, scale: int, side: int) -> Tensor:
     each without its mean. At scale 1 images are half as wide."""
     images = avg_pool2d(to_floats(images), 2) if scale else to_floats(images)
     stride = min(side, max(1, min(images.shape[2:]) // 14))
-    flat = unfold(pad(images, (side // 2,) * 4, mode="replicate"), side, stride=stride)
+    wide = pad(images, (side // 2,) * 4, mode="replicate")
+    if wide.is_cuda:  # where copying a view is several times as fast
+        seen = wide.unfold(2, side, stride).unfold(3, side, stride)  # (n, channels, down, across, side, side)
+        flat = seen.permute(0, 1, 4, 5, 2, 3).contiguous()
+    else:
+        flat = unfold(wide, side, stride=stride)
     split = flat.view(len(images), images.shape[1], side * side, -1)
     return (split - split.mean(2, keepdim=True)).flatten(1, 2).transpose(1, 2)
 
 
 def _parts(images: Tensor, scale: int, side: int) -> tuple[Tensor, ...]:
     """The images in parts of about AT_ONCE patches; how many does not depend on how many images there are."""
-    parts: tuple[Tensor, ...] = images.split(max(1, AT_ONCE // _patches(images[:1], scale, side).shape[1]))
+    at_once = AT_ONCE_GPU if images.is_cuda else AT_ONCE
+    parts: tuple[Tensor, ...] = images.split(max(1, at_once // _patches(images[:1], scale, side).shape[1]))
     return parts
 
 

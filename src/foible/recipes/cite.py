@@ -13,7 +13,7 @@ from foible.errors import UserError
 from foible.findings import Findings, read_shard, shard_files
 from foible.records import TEXT, check, parse_json
 from foible.runs.folder import RunFolder
-from foible.runs.recipe import recipe_of
+from foible.runs.recipe import load, recipe_of
 from foible.text import shown
 
 TITLE = "Foible: finding the weak parts of image classifiers"  # as in CITATION.cff
@@ -131,14 +131,15 @@ def cite(run: str | Path | Findings) -> Cited:
     for settings, versions in _parts(run):
         configs |= settings
         made |= dict.fromkeys(versions)
-    keys = dict.fromkeys(key for settings in configs.values() for key in _papers(settings))
+    keys = dict.fromkeys(key for settings in configs.values() for key in papers_of(settings))
     return Cited(configs, tuple(filter(None, map(_versions, made))), tuple(keys))
 
 
-def _papers(settings: dict[str, Any]) -> tuple[str, ...]:
+def papers_of(settings: dict[str, Any]) -> tuple[str, ...]:
     """What the recipe with these settings stands on; nothing where we do not know it."""
     recipe = recipe_of(settings)
-    return () if recipe is None else recipe.papers(settings)
+    papers = () if recipe is None else recipe.papers
+    return papers if isinstance(papers, tuple) else tuple(load(papers)(settings))
 
 
 def _parts(run: str | Path | Findings) -> Iterator[tuple[dict[str, dict[str, Any]], list[str | None]]]:

@@ -126,6 +126,9 @@ class DistortConfig:
     norm: str = _help("l2", "What is kept small: l2, or linf (the largest change of any pixel).")
     layer: str | None = _help(None, "Distort the output of this layer instead of the image (`foible inspect`).")
     images: int = _help(100, "Most images, drawn from those that the network gets right.")
+    places: tuple[int, ...] = _help(
+        (), "In place of a draw: these images, by their position in the split, from 0; repeat for several."
+    )
     split: str = _help("test", "Which part of the data images come from.")
     seed: int = _help(0, "Seed of every random draw; the same seed gives the same findings.")
     likeliest: int | None = _help(
@@ -133,6 +136,7 @@ class DistortConfig:
     )
     wrong: bool = _help(False, "Draw from all images: those that are wrong already count as distance 0.")
     lattice: bool = _help(True, "Look for the smallest change that 8 bits can hold; without, round and see.")
+    floats: bool = _help(False, "Keep the exact floats of large images too; those of up to 12,288 values always are.")
     budget: int | None = _help(
         None,
         "Most forward and most backward passes for one image and label; its search on 8 bits may spend as many again.",
@@ -149,5 +153,10 @@ class DistortConfig:
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise UserError(f"{name} is {value}: expected at least 1")
+        object.__setattr__(self, "places", tuple(self.places))
+        if len(set(self.places)) < len(self.places):
+            raise UserError("places: an image is given twice")
+        if self.places:
+            object.__setattr__(self, "images", len(self.places))
         if self.norm not in ("l2", "linf"):
             raise UserError(f"norm is {self.norm!r}{did_you_mean(self.norm, ('l2', 'linf'))}: expected l2 or linf")

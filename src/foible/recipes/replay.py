@@ -11,7 +11,6 @@ import torch
 from torch import Tensor
 
 from foible.basket import Basket
-from foible.basket.matching import Matched
 from foible.data import read
 from foible.errors import UserError
 from foible.findings import OUTCOMES, Findings
@@ -20,16 +19,18 @@ from foible.objectives import probabilities
 from foible.permission import Permission
 from foible.processes import one_thread
 from foible.recipes.distort.units import layer_of
-from foible.recipes.hunt.rows import retrace
-from foible.runs.job import Task, open_again
 from foible.runs.recipe import load
+from foible.runs.reopen import open_again
+from foible.runs.task import Task
 from foible.search.nearest import length, reached
+from foible.search.walking import retrace
 from foible.text import shown
 
 
 @dataclass(frozen=True, eq=False)
 class Replayed:
-    """A row done again. `same_image`: every pixel as stored. `difference`: the largest change of any probability."""
+    """A row done again. `same_image`: every pixel as stored, where any are. `difference`: the largest change of any
+    probability."""
 
     id: str
     image: Tensor  # uint8 (channels, height, width)
@@ -46,13 +47,20 @@ class Replayed:
         return self.same_image and self.difference < 1e-4 and verdict
 
 
-def replay_row(row: dict[str, Any], space: Any, objective: Any, basket: Basket) -> Replayed:
-    """Replay one row of findings in a space, from its seed image and its path of moves alone."""
-    seed = to_floats(decode_png(row["origin"], repr(row["id"]), MOST_JUDGED))[None].to(basket.device)
+def replay_row(
+    row: dict[str, Any], space: Any, objective: Any, basket: Basket, origin: Tensor | None = None
+) -> Replayed:
+    """Replay one row of findings in a space, from its seed image and its path of moves alone.
+
+    origin: the seed image, uint8 (channels, height, width), where the row does not keep it.
+    """
+    if origin is None:
+        origin = decode_png(row["origin"], repr(row["id"]), MOST_JUDGED)
+    seed = to_floats(origin)[None].to(basket.device)
     draws = [torch.tensor(move["draws"], dtype=torch.float32) for move in row["path"] or ()]
     with torch.no_grad(), one_thread():
         try:
-            points, _ = retrace(space, seed, [torch.stack(draws) if draws else torch.empty(0, 0)])
+            points = retrace(space, seed, [torch.stack(draws) if draws else torch.empty(0, 0)])
             image = to_bytes(space.render(points)[:1])
         except (RuntimeError, ValueError, IndexError) as error:
             raise _odd(row, f"its path does not fit the space: {error}") from error
@@ -63,7 +71,7 @@ def replay_row(row: dict[str, Any], space: Any, objective: Any, basket: Basket) 
     return Replayed(
         id=row["id"],
         image=image[0].cpu(),
-        same_image=encode_png(image[0].cpu()) == row["image"],
+        same_image=row["image"] is None or encode_png(image[0].cpu()) == row["image"],
         difference=_difference(answers, torch.tensor(row["after"])),
         stored=row["outcome"],
         now=OUTCOMES[0] if found else "not found",
@@ -83,8 +91,9 @@ def _label(row: dict[str, Any]) -> int:
     return label
 
 
-def _read_again(row: dict[str, Any], matched: Matched) -> Tensor:
+def seed_of(row: dict[str, Any], task: Task) -> Tensor:
     """The image that a row began with, from the data: uint8 (channels, height, width)."""
+    matched = task.matched
     place, count = row["origin_index"], len(matched.data)
     if place is None or place >= count:
         raise _odd(row, f"its image is number {place} of {count}")
@@ -101,13 +110,14 @@ def _difference(now: Tensor, stored: Tensor) -> float:
 
 
 def along_the_path(row: dict[str, Any], task: Task) -> Replayed:
-    """A row of a search, from its seed image and its path of moves."""
-    return replay_row(row, task.parts["space"], task.parts["objective"], task.basket)
+    """A row of a search, from its seed image and its path of moves. One that found nothing keeps no images."""
+    origin = seed_of(row, task) if row["origin"] is None else None
+    return replay_row(row, task.parts["space"], task.parts["objective"], task.basket, origin)
 
 
 def as_it_is(row: dict[str, Any], task: Task) -> Replayed:
     """A row of a comparison or of a ranking has no path: its image is read from the data again, and judged again."""
-    basket, image, stored = task.basket, _read_again(row, task.matched), torch.tensor(row["after"])
+    basket, image, stored = task.basket, seed_of(row, task), torch.tensor(row["after"])
     with torch.no_grad(), one_thread():
         logits = basket.judge(to_floats(image[None].to(basket.device)), row["networks"])
     now = probabilities(logits)[:, 0].cpu()
@@ -127,7 +137,7 @@ def distorted(row: dict[str, Any], task: Task) -> Replayed:
     """A distorted image is what its PNG holds: its origin is read from the data again, and both are measured and
     judged again. Of a distorted layer the stored output is put in again, where the row has it."""
     basket, norm, layer = task.basket, task.settings["norm"], layer_of(task)
-    origin = _read_again(row, task.matched)
+    origin = seed_of(row, task)
     image = decode_png(row["image"], repr(row["id"]), MOST_JUDGED)
     if image.shape != origin.shape:
         shapes = f"{tuple(image.shape)}, and the image that it was made from {tuple(origin.shape)}"

@@ -22,7 +22,7 @@ from foible.basket.matching import Matched
 from foible.errors import UserError
 from foible.progress import progress
 from foible.randomness import words
-from foible.runs.job import Seeds, Task
+from foible.runs.task import Seeds, Task
 
 LEAST = 64  # images that are looked at together, and that are kept to tell what is typical
 SPARE = 1.1  # look at so many times what should be enough

@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from foible.cells import MOVES, SIZES, UNKNOWN, Cell, bin_labels
 from foible.findings.tally import cells_of, distinct
 from foible.report import words
 from foible.report.run import About
-from foible.search.elites.cells import MOVES, SIZES, UNKNOWN, Cell, bin_labels
 
 Place = tuple[int, int]  # part, row
 GRID = 20  # classes on a side, at most; with more, the pairs stand in a list

@@ -6,11 +6,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from foible.cells import COLUMNS, size_of
 from foible.report import words
 from foible.report.atlas import Place, anchor
 from foible.report.pictures import Picture, picture
 from foible.report.run import About
-from foible.search.elites.cells import COLUMNS, size_of
 
 CARD = (
     "id", "suspect", "networks", "after", "change", "image", "origin", "origin_file",

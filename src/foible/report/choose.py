@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
 from typing import Any, TypeVar
 
 import numpy as np
@@ -98,8 +99,5 @@ def session_places(result: Counts, total: int) -> list[Place]:
 
 def rows_at(source: OpenRun, places: Iterable[Place], columns: Sequence[str]) -> Iterator[dict[str, Any]]:
     """The rows at these places, in order; holds one part at a time as long as the places are in its order."""
-    held: tuple[int, pa.Table] | None = None
-    for part, row in places:
-        if held is None or held[0] != part:
-            held = (part, source.read(part, columns))
-        yield held[1].slice(row, 1).to_pylist()[0]
+    for part, some in groupby(places, key=lambda place: place[0]):
+        yield from source.read(part, columns).take([row for _, row in some]).to_pylist()

@@ -10,19 +10,19 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from foible.cells import is_atlas
 from foible.findings.tally import COUNTED, Ints, Tally, codes, numbers, tally
+from foible.findings.telling import BEST, telling
 from foible.progress import progress
 from foible.report.atlas import Atlas, Best
 from foible.report.run import About, OpenRun
 from foible.report.sample import Floats, Sample
-from foible.search.elites.cells import is_atlas
 
 COLUMNS = (
     *COUNTED, "origin_data", "origin_split", "truth", "consensus", "said", "trace", "change", "versions", "kinds",
     "size", "least_path", "score", "realism",
 )  # fmt: skip
 _ROWS = 8192  # at a time
-_BEST = 4  # candidates to keep for each suspect and class
 
 
 @dataclass
@@ -148,17 +148,13 @@ def _add_found(
     if suspect.name not in networks:
         return
     known, starts, ends = both_ends(batch.column("trace"), len(networks))
-    own = networks.index(suspect.name)
-    peers = np.delete(ends, own, axis=1)
-    clear = (peers.min(1) if peers.shape[1] else 1.0) - ends[:, own]  # the mistake, and
-    scores = clear + 0.5 * starts.min(1)  # how sure all were of the origin
-    scores += (moves[known] >= 3) & (moves[known] <= 6)  # the length that reads best
+    scores = telling(starts, ends, networks.index(suspect.name), moves[known])
     for score, row, label in zip(scores.tolist(), rows[known].tolist(), right[known].tolist(), strict=True):
         best = result.candidates.setdefault((suspect.name, label), [])
-        if score == score and (len(best) < _BEST or best[-1].score < score):
+        if score == score and (len(best) < BEST or best[-1].score < score):
             best.append(Candidate(score, part, row))
             best.sort(key=lambda candidate: -candidate.score)
-            del best[_BEST:]
+            del best[BEST:]
 
 
 def change_values(column: pa.Array) -> Iterator[tuple[str, Floats]]:

@@ -1,100 +1,38 @@
-"""One job for every recipe: open → match → seeds → settings → units → shards → summary, and the way back.
+"""One job for every recipe: open → match → seeds → settings → units → shards → summary.
 
-A run folder holds all that is needed to go on with it or to replay it. A run may come from anybody: what is opened
-again runs, fetches and reads only what a `Permission` allows.
+A run folder holds all that is needed to go on with it or to replay it; `reopen.py` is the way back.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
-from torch import Tensor
 
 from foible.basket import Basket
-from foible.basket.matching import Matched, match, shape_of
-from foible.data import Dataset, Photographs, open_data, read
-from foible.data.places import roots
+from foible.basket.matching import shape_of
+from foible.data import Dataset, Photographs, open_data
 from foible.errors import Interrupted, UserError
 from foible.findings import Findings
-from foible.networks.load.specs import same_network
-from foible.networks.preprocess import Preprocess
-from foible.permission import NOTHING, Permission, is_remembered, places_of
+from foible.permission import Permission
 from foible.processes import cores, one_thread
 from foible.progress import progress
-from foible.records import TEXT, check
 from foible.runs.folder import RunFolder
-from foible.runs.local import Shard, Tick, do_unit, run_units
-from foible.runs.recipe import RECIPES, Recipe, known_options, load, recipe_called
+from foible.runs.local import Shard, do_unit, run_units
+from foible.runs.recipe import RECIPES, Recipe, find_recipe, load
 from foible.runs.record import settings_hash
+from foible.runs.reopen import open_again
+from foible.runs.task import Seeds, Task, Work
 from foible.spec_files import absolute, absolute_chain, with_files
+from foible.warping_gpu import wake
 
 FIRST = "ranking"  # the folder, in a run, of units that come before the others
-LOOKED_AT = 16  # images that networks are tried on before any work
-
-
-class Work(Protocol):
-    """The units of a run. Each is a pure function of the settings and its number."""
-
-    @property
-    def sizes(self) -> Sequence[int]:
-        """What each unit counts on the bar; there are as many units as sizes."""
-
-    def unit(self, number: int, tick: Tick) -> pa.Table | Shard:
-        """The rows of one unit; `tick(k)` says that k more are done."""
-
-
-class ImageUnits:
-    """Units of so many images each, in the order of the data: for recipes that judge every one."""
-
-    task: Task
-
-    @property
-    def parts(self) -> Sequence[Tensor]:
-        """Positions of the images of each unit."""
-        return torch.split(self.task.matched.index, self.task.settings["unit"])
-
-    @property
-    def sizes(self) -> list[int]:
-        return [len(part) for part in self.parts]
-
-
-@dataclass(frozen=True, eq=False)
-class Seeds:
-    """Where units begin: tensors by name, which worker processes are handed too. accuracy: of each network on the
-    images that were looked at, where labels tell it. unreadable: a line for each file that could not be read."""
-
-    tensors: Mapping[str, Tensor] = field(default_factory=dict)
-    accuracy: dict[str, Any] | None = None
-    unreadable: Sequence[str] = ()
-
-
-@dataclass(frozen=True, eq=False)
-class Task:
-    """What a recipe works on: opened, matched, and settled. config: None where the run was opened again."""
-
-    recipe: Recipe
-    basket: Basket
-    matched: Matched
-    parts: Mapping[str, Any]  # space, objective, search, method: made from their specs, or given
-    named: Mapping[str, str]  # their specs, as they can be opened from here
-    may: Permission = NOTHING
-    config: Any = None
-    settings: dict[str, Any] = field(default_factory=dict)
-    seeds: Mapping[str, Tensor] = field(default_factory=dict)
-    workers: int | None = None  # threads that judge inside a unit
-    quiet: bool = True
-
-    @property
-    def key(self) -> str:
-        """The hash that names the settings in every row."""
-        return settings_hash(self.settings)
 
 
 def run(
@@ -124,7 +62,9 @@ def run(
     named = {name: getattr(config, name) for name in recipe.parts}
     may = Permission.typed(basket, list(named.values()), spec, trust=trust)
     parts = load(recipe.make)(named, may, objects)
-    has_labels, labelled = recipe.labels(asdict(config))
+    has_labels, labelled = load(recipe.labels)(asdict(config))
+    if device != "cpu" and not isinstance(basket, Basket):
+        wake()
     data_set = open_data(data, config.split, labelled=has_labels, quiet=quiet)
     if not isinstance(basket, Basket):
         basket = Basket.open(basket, device=device, classes=data_set.classes or None, shape=shape_of(data_set), may=may)
@@ -250,107 +190,6 @@ def _tables(folder: RunFolder) -> list[pa.Table]:
     return found
 
 
-# The way back.
-
-
-def open_again(
-    run: str | Path, *, basket: Basket | None = None, device: str | None = None, may: Permission = NOTHING
-) -> Task:
-    """The task of a run on disk: to work on it, or to replay its rows. Refuses networks that have changed.
-
-    basket: networks to judge with instead of those that the run names. may: whose code may be run, which networks may
-    be fetched, and with trust also which files are read.
-    """
-    config = RunFolder(run).config
-    settings, where = config["settings"], config["where"]
-    own = ".py:" in settings["recipe"]
-    recipe = _from_file(where.get("recipe", settings["recipe"]), may) if own else recipe_called(settings["recipe"])
-    named = {name: where.get(name, settings.get(name)) for name in recipe.parts}
-    check(named, {str: TEXT}, f"the run {str(run)!r}")
-    parts = load(recipe.make)(named, may, {})
-    has_labels, labelled = recipe.labels(settings)
-    data = open_data(data_of(run, where["data"], may), settings["split"], labelled=has_labels, quiet=True)
-    if basket is None:
-        if not where["basket"]:
-            raise UserError(f"the run {str(run)!r} was made with networks in memory: give them with --basket")
-        basket = Basket.open(
-            where["basket"], device=device or where["device"], classes=data.classes or None, shape=shape_of(data),
-            may=may,
-        )  # fmt: skip
-    check_networks(run, settings, basket)
-    basket = basket.only(list(settings["networks"]))
-    matched = load(recipe.match)(data, basket, settings.get("canvas_given"), labelled)
-    return Task(recipe, basket, matched, parts, named, may, settings=settings)
-
-
-def data_of(run: str | Path, spec: str, may: Permission) -> str:
-    """The data that a run names, if it is a data set by name, or lies where its user works: beside the run, below the
-    working folder, where data sets are kept, or where this user has run something before. Any other place is read only
-    with trust."""
-    homes = [Path(run).resolve().parent, Path.cwd(), *(root.resolve() for root in roots())]
-    for place in () if may.trust or spec in may.data else places_of(spec):
-        if not any(place.is_relative_to(home) for home in homes) and not is_remembered(place):
-            raise UserError(
-                f"the run {str(run)!r} names data at {str(place)!r}, where you have run nothing yet, and a run may "
-                "come from anybody: if that is where the images are, add --trust, or go there"
-            )
-    return spec
-
-
-def check_networks(run: str | Path, settings: dict[str, Any], basket: Basket) -> None:
-    """Refuse networks, or preprocessing, other than those that a run was made with."""
-    for name, known in settings["networks"].items():
-        if not same_network(known, basket.fingerprints.get(name)):
-            raise UserError(
-                f"network {name!r} is not the one that the run {str(run)!r} was made with: its weights or its code "
-                "differ"
-            )
-        if basket.preprocess[name] != Preprocess.from_json(settings["preprocess"][name]):
-            raise UserError(f"network {name!r} is preprocessed otherwise than when the run {str(run)!r} was made")
-
-
-# What a recipe does where it does not say otherwise.
-
-
-def read_config(recipe: Recipe, options: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
-    """The config from keywords; an unknown one is named. Parts that are no text are objects in memory."""
-    options = dict(known_options(recipe.config, options, recipe.name))
-    objects = {name: options[name] for name in recipe.parts if not isinstance(options.get(name, ""), str)}
-    named = {name: f"object:{getattr(thing, '__name__', type(thing).__name__)}" for name, thing in objects.items()}
-    return recipe.config(**options | named), objects
-
-
-def everybody(basket: Basket, _: Any) -> Basket:
-    """All networks, in their order."""
-    return basket
-
-
-def plainly(data: Dataset | Photographs, basket: Basket, canvas: str | None, labelled: bool) -> Matched:
-    """On the canvas that was asked for, or that of the largest network."""
-    return match(data, basket, canvas=canvas, labelled=labelled)
-
-
-def check_images(task: Task) -> Tensor | None:
-    """Try the first images on every network; they (n, channels, height, width) uint8, or None if none can be read."""
-    seen = read(task.matched.data, task.matched.index[:LOOKED_AT], [task.matched.canvas])
-    if not len(seen.index):
-        return None
-    task.basket.check(seen.images[0])
-    return seen.images[0]
-
-
-def no_seeds(_: Task) -> Seeds:
-    """Units need nothing but the data."""
-    return Seeds()
-
-
-def own_settings(task: Task) -> dict[str, Any]:
-    """Every field of the config that is not a part, a split or a canvas."""
-    other = (*task.recipe.parts, "split", "canvas")
-    named = {entry.name for entry in fields(task.config)} - set(other)
-    return {name: value for name, value in asdict(task.config).items() if name in named}
-
-
 def _shared_settings(task: Task, spec: str) -> dict[str, Any]:
     """What the findings of any recipe depend on, as JSON values."""
     basket, data, canvas = task.basket, task.matched.data, task.matched.canvas
@@ -369,24 +208,6 @@ def _shared_settings(task: Task, spec: str) -> dict[str, Any]:
     for name, text in {**task.named, **({"recipe": spec} if spec else {})}.items():
         shared.update(with_files(name, text))
     return shared
-
-
-def find_recipe(recipe: str | Recipe) -> tuple[str, Recipe]:
-    """What was typed, if it is a file, and the recipe."""
-    if isinstance(recipe, Recipe):
-        return "", recipe
-    if ".py:" not in recipe:
-        return "", recipe_called(recipe)
-    return recipe, _from_file(recipe, Permission.typed(recipe))
-
-
-def _from_file(spec: str, may: Permission) -> Recipe:
-    """The recipe that FILE.py:NAME names."""
-    file, _, name = spec.rpartition(":")
-    made = may.run(file, name)
-    if not isinstance(made, Recipe):
-        raise UserError(f"{spec!r} is {type(made).__name__}: expected a foible.Recipe")
-    return made
 
 
 def _in_this_process(named: Mapping[str, str], recipe: Recipe, spec: str) -> bool:

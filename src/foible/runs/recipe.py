@@ -1,4 +1,7 @@
-"""A recipe: a verb, declared. What is its own is named here; what all verbs do alike is in `job.py`."""
+"""A recipe: a verb, declared. What is its own is named here; what all verbs do alike is in `job.py`.
+
+Nothing heavy is imported here or where our recipes are declared, so that to look one up costs nothing.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ from importlib import import_module
 from typing import Any
 
 from foible.errors import UserError
+from foible.permission import Permission
 from foible.text import did_you_mean
 
 Lazy = Callable[..., Any] | str  # a function, or "module:name": that module is loaded when it is first needed
@@ -15,7 +19,7 @@ Lazy = Callable[..., Any] | str  # a function, or "module:name": that module is 
 
 @dataclass(frozen=True)
 class Recipe:
-    """What a verb is made of. `task` is a `foible.runs.job.Task`: networks and data, matched, and the settings.
+    """What a verb is made of. `task` is a `foible.runs.task.Task`: networks and data, matched, and the settings.
 
     name: in config.json; of a user's own, FILE.py:NAME. config: a frozen dataclass, which is the keywords, the flags
     and the settings. doing: the word on the progress bar.
@@ -30,25 +34,24 @@ class Recipe:
     work(task, their tables). alone: a unit uses all cores by itself. finish(task, work, folder): the summary.
 
     replay(row, task) -> `Replayed`. summary(run), told(summary, json=, run=, …) and page(source, title=, gallery=, …):
-    what the run came to, on the terminal and as HTML. papers(settings) -> keys of what to cite. frozen: how a suite
-    takes its rows: "found" (by their pixels), "places" (by where they stand in the data), or "" (it does not).
+    what the run came to, on the terminal and as HTML. papers(settings) -> keys of what to cite, or the keys themselves.
+    frozen: how a suite takes its rows: "found" (by their pixels), "places" (by where they stand in the data), or ""
+    (it does not).
     """
 
     name: str
     config: type
     work: Lazy
     doing: str = "Working"
-    read: Lazy = "foible.runs.job:read_config"
+    read: Lazy = "foible.runs.defaults:read_config"
     parts: tuple[str, ...] = ()
     make: Lazy = "foible.recipes.hunt.parts:make_parts"
-    networks: Lazy = "foible.runs.job:everybody"
-    match: Lazy = "foible.runs.job:plainly"
-    check: Lazy = "foible.runs.job:check_images"
-    labels: Callable[[Mapping[str, Any]], tuple[bool, bool]] = lambda settings: (
-        (not settings.get("unlabelled", False),) * 2
-    )
-    seeds: Lazy = "foible.runs.job:no_seeds"
-    settings: Lazy = "foible.runs.job:own_settings"
+    networks: Lazy = "foible.runs.defaults:everybody"
+    match: Lazy = "foible.runs.defaults:plainly"
+    check: Lazy = "foible.runs.defaults:check_images"
+    labels: Lazy = lambda settings: (not settings.get("unlabelled", False),) * 2
+    seeds: Lazy = "foible.runs.defaults:no_seeds"
+    settings: Lazy = "foible.runs.defaults:own_settings"
     first: Lazy | None = None
     alone: bool = False
     finish: Lazy | None = None
@@ -56,16 +59,16 @@ class Recipe:
     summary: Lazy = "foible.findings.tally:summarise"
     told: Lazy = "foible.cli.hunt:print_summary"
     page: Lazy = "foible.report.pages.hunt:render"
-    papers: Callable[[Mapping[str, Any]], tuple[str, ...]] = lambda _: ()
+    papers: tuple[str, ...] | Lazy = ()
     frozen: str = "found"
 
 
 # Where each verb is declared. A recipe of somebody's own may be put here too, under its name.
 RECIPES: dict[str, Recipe | str] = {
-    "hunt": "foible.recipes.hunt.recipe:HUNT",
-    "distort": "foible.recipes.distort.recipe:DISTORT",
-    "compare": "foible.recipes.compare.recipe:COMPARE",
-    "rank": "foible.recipes.rank.recipe:RANK",
+    "hunt": "foible.recipes.hunt:HUNT",
+    "distort": "foible.recipes.distort:DISTORT",
+    "compare": "foible.recipes.compare:COMPARE",
+    "rank": "foible.recipes.rank:RANK",
 }
 OLD_NAMES = {"pool": "rank"}  # in runs of 0.1.0
 
@@ -94,6 +97,24 @@ def recipe_of(settings: Mapping[str, Any]) -> Recipe | None:
     """The recipe that made findings with these settings; None where it is a user's own, or nothing says it."""
     name = str(settings.get("recipe"))
     return recipe_called(name) if OLD_NAMES.get(name, name) in RECIPES else None
+
+
+def find_recipe(recipe: str | Recipe) -> tuple[str, Recipe]:
+    """What was typed, if it is a file, and the recipe."""
+    if isinstance(recipe, Recipe):
+        return "", recipe
+    if ".py:" not in recipe:
+        return "", recipe_called(recipe)
+    return recipe, recipe_in_file(recipe, Permission.typed(recipe))
+
+
+def recipe_in_file(spec: str, may: Permission) -> Recipe:
+    """The recipe that FILE.py:NAME names."""
+    file, _, name = spec.rpartition(":")
+    made = may.run(file, name)
+    if not isinstance(made, Recipe):
+        raise UserError(f"{spec!r} is {type(made).__name__}: expected a foible.Recipe")
+    return made
 
 
 def known_options(config: type, options: dict[str, Any], what: str) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from foible.images import LEAST_ROWS, settle, to_floats
 from foible.objectives import Objective
 from foible.search.asking import Asker
 from foible.search.climb.lanes import lanes_of
-from foible.search.walking import fewest_moves, padded, walk
+from foible.search.walking import Paths, fewest_moves, only, walk
 from foible.spaces import is_box
 
 PASSES = 3  # over kinds, as long as one could be left out
@@ -31,7 +31,7 @@ PIXELS = 16_000_000  # in one batch on a CPU, channels counted
 class Shrunk(NamedTuple):
     """One row for each path that was given."""
 
-    paths: list[Tensor]  # (moves, draws) each
+    paths: Paths
     points: Any  # where they end
     images: Tensor  # (n, channels, height, width), settled
     forwards: Tensor  # (n,) inferences spent here, on the CPU
@@ -57,7 +57,8 @@ def shrink(
     many as the lanes of hill climbing).
     """
     seeds, aims = to_floats(seeds.to(basket.device)), aims.to(basket.device)
-    asker, width = Asker(objective, basket, suspect), max(LEAST_ROWS, width or _width(basket, seeds))
+    paths, asker = Paths.of(paths), Asker(objective, basket, suspect)
+    width = max(LEAST_ROWS, width or _width(basket, seeds))
     parts = [
         _shrink(space, asker, aims[part], seeds[part], paths[part])
         for part in (slice(begin, begin + width) for begin in range(0, max(1, len(paths)), width))
@@ -66,7 +67,9 @@ def shrink(
         *(torch.cat(fields) for fields in zip(*(part.points for part in parts), strict=True))
     )
     return Shrunk(
-        [path for part in parts for path in part.paths],
+        Paths(
+            *(torch.cat(both) for both in zip(*((part.paths.draws, part.paths.lengths) for part in parts), strict=True))
+        ),
         points,
         torch.cat([part.images for part in parts]),
         torch.cat([part.forwards for part in parts]),
@@ -80,7 +83,7 @@ def _width(basket: Basket, seeds: Tensor) -> int:
     return lanes if basket.device.type == "cuda" else min(lanes, PIXELS // max(1, seeds[:1].numel()))
 
 
-def _shrink(space: Any, asker: Asker, aims: Tensor, seeds: Tensor, given: Sequence[Tensor]) -> Shrunk:
+def _shrink(space: Any, asker: Asker, aims: Tensor, seeds: Tensor, given: Paths) -> Shrunk:
     """All rows of one batch."""
     count, forwards = len(given), torch.zeros_like(aims)
 
@@ -90,28 +93,25 @@ def _shrink(space: Any, asker: Asker, aims: Tensor, seeds: Tensor, given: Sequen
         forwards[rows] += costs
         return found
 
-    draws, lengths = padded(given, space.draws, seeds.device)
-    paths, whole = list(given), torch.zeros(count, dtype=torch.bool, device=seeds.device)
-    if is_box(space) and count:
+    draws, lengths = given.padded(space.draws, seeds.device)
+    before = draws.clone(), lengths.clone()
+    if is_box(space) and draws.numel():
         start = walk(space, seeds, draws, lengths)
         amounts, whole = _OneMove(space, holds, seeds).smallest(2 * space.draws_of(start) - 1)
-        one, moves = (0.5 + 0.5 * amounts).cpu()[:, None].unbind(), amounts.any(1).tolist()
-        for row in whole.nonzero()[:, 0].tolist():
-            paths[row] = one[row] if moves[row] else one[row][:0]
-    rest = (~whole & (lengths > 1)).nonzero()[:, 0]
+        draws[whole, 0] = (0.5 + 0.5 * amounts)[whole]
+        lengths = torch.where(whole, amounts.any(1).long(), lengths)
+    rest = (lengths > 1).nonzero()[:, 0]  # one move is one move
     if rest.numel():
-        kept = fewest_moves(space, holds, seeds, draws, lengths, rest).cpu()
-        for row in rest.tolist():
-            paths[row] = given[row][kept[row, : len(given[row])]]
-    points = walk(space, seeds, *padded(paths, space.draws, seeds.device))
+        kept = fewest_moves(space, holds, seeds, draws, lengths, rest)
+        draws[rest], lengths[rest] = only(draws[rest], kept[rest])
+    points = walk(space, seeds, draws, lengths)
     rendered = space.render(points)
     fails = ~holds(rendered, torch.arange(count, device=seeds.device))
     if fails.any():  # rounding in another batch, or a path that did not hold to begin with
-        for row in fails.nonzero()[:, 0].tolist():
-            paths[row] = given[row]
-        points = walk(space, seeds, *padded(paths, space.draws, seeds.device))
+        draws[fails], lengths[fails] = before[0][fails], before[1][fails]
+        points = walk(space, seeds, draws, lengths)
         rendered = space.render(points)
-    return Shrunk(paths, points, settle(rendered), forwards.cpu(), kinds_of(space, points))
+    return Shrunk(Paths.unpadded(draws, lengths), points, settle(rendered), forwards.cpu(), kinds_of(space, points))
 
 
 def kinds_of(space: Any, points: Any) -> list[list[str]]:
@@ -123,8 +123,12 @@ def kinds_of(space: Any, points: Any) -> list[list[str]]:
     amounts = torch.where(amounts.abs() > SEEN, amounts, 0.0)
     of_kind = torch.tensor([[kind == name for kind in space.kinds] for name in names], device=amounts.device)
     sizes = (amounts[:, None] * of_kind).norm(dim=2).cpu()
-    order = sizes.argsort(dim=1, descending=True, stable=True).tolist()
-    return [[names[k] for k in row if size[k] > 0] for row, size in zip(order, sizes.tolist(), strict=True)]
+    order = sizes.argsort(dim=1, descending=True, stable=True)
+    order = torch.where(sizes.gather(1, order) > 0, order + 1, 0)
+    codes, which = (order * (len(names) + 1) ** torch.arange(len(names))).sum(1).unique(return_inverse=True)
+    first = torch.empty_like(codes).scatter(0, which, torch.arange(len(order)))  # a row of each sort: they are few
+    each = [[names[k - 1] for k in row if k] for row in order[first].tolist()]
+    return [each[place] for place in which.tolist()]
 
 
 class _OneMove:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -13,15 +15,53 @@ from foible.images import LEAST_ROWS
 PASSES = 3  # over single moves, as long as one could be left out
 
 
-def padded(paths: Sequence[Tensor], draws: int, device: torch.device) -> tuple[Tensor, Tensor]:
-    """Paths of unlike lengths as one tensor (n, longest, draws), and their lengths (n,)."""
-    lengths = torch.tensor([path.shape[0] for path in paths], dtype=torch.int64)
-    padded = torch.full((len(paths), int(lengths.max()) if len(paths) else 0, draws), 0.5)
-    if padded.numel():
-        rows = torch.arange(len(paths)).repeat_interleave(lengths)
-        begin = lengths.cumsum(0) - lengths
-        padded[rows, torch.arange(len(rows)) - begin[rows]] = torch.cat(list(paths)).to(padded)
-    return padded.to(device), lengths.to(device)
+@dataclass(frozen=True, eq=False)
+class Paths(Sequence[Tensor]):
+    """Paths of n rows, one after the other. draws: (m, draws), of every move. lengths: (n,), how many each row has."""
+
+    draws: Tensor
+    lengths: Tensor
+
+    @staticmethod
+    def of(paths: Sequence[Tensor]) -> Paths:
+        """From a path (moves, draws) for each row."""
+        if isinstance(paths, Paths):
+            return paths
+        lengths = torch.tensor([len(path) for path in paths], dtype=torch.int64)
+        return Paths(torch.cat(list(paths)) if len(paths) else torch.empty(0, 0), lengths)
+
+    @cached_property
+    def begin(self) -> Tensor:
+        """(n,) where each row's moves begin."""
+        return self.lengths.cumsum(0) - self.lengths
+
+    def __len__(self) -> int:
+        return len(self.lengths)
+
+    def __getitem__(self, row: Any) -> Any:
+        """The path of a row; of several, given as a slice or an index, their paths."""
+        if isinstance(row, int):
+            row = range(len(self))[row]
+            return self.draws[int(self.begin[row]) : int(self.begin[row] + self.lengths[row])]
+        lengths, begin = self.lengths[row], self.begin[row]
+        within = torch.arange(int(lengths.sum())) - (lengths.cumsum(0) - lengths).repeat_interleave(lengths)
+        return Paths(self.draws[begin.repeat_interleave(lengths) + within], lengths)
+
+    def padded(self, draws: int, device: torch.device) -> tuple[Tensor, Tensor]:
+        """As one tensor (n, longest, draws), and their lengths (n,)."""
+        whole = torch.full((len(self), int(self.lengths.max()) if len(self) else 0, draws), 0.5, device=device)
+        lengths = self.lengths.to(device)
+        whole[_inside(whole, lengths)] = self.draws.to(whole).view(-1, draws)
+        return whole, lengths
+
+    @staticmethod
+    def unpadded(whole: Tensor, lengths: Tensor) -> Paths:
+        return Paths(whole[_inside(whole, lengths)].cpu(), lengths.cpu())
+
+
+def _inside(whole: Tensor, lengths: Tensor) -> Tensor:
+    """(n, longest) bool: which moves a path has."""
+    return torch.arange(whole.shape[1], device=lengths.device) < lengths[:, None]
 
 
 def walk(space: Any, seeds: Tensor, draws: Tensor, lengths: Tensor) -> Any:
@@ -43,13 +83,49 @@ def walk(space: Any, seeds: Tensor, draws: Tensor, lengths: Tensor) -> Any:
     return points
 
 
+def retrace(
+    space: Any, seeds: Tensor, paths: Sequence[Tensor], seen: Callable[[Tensor, Any], None] | None = None
+) -> Any:
+    """Where each row's path (moves, draws) leads from its seed image: the very points that a search went through.
+
+    All rows that have a j-th move take it together, padded to the least number of rows as everywhere; `walk` moves all
+    rows, and other neighbours can change the last bits. seen(rows, points) is told of every such step.
+    """
+    if len(seeds) < LEAST_ROWS:
+        seeds = torch.cat([seeds, seeds[-1:].expand(LEAST_ROWS - len(seeds), *seeds.shape[1:])])
+    points = space.start(seeds)
+    paths = Paths.of(paths)
+    lengths, begin, drawn = paths.lengths, paths.begin, paths.draws.to(seeds)
+    for step in range(int(lengths.max()) if len(paths) else 0):
+        rows = (lengths > step).nonzero()[:, 0]
+        spare = torch.cat([rows, rows[-1:].expand(max(0, LEAST_ROWS - len(rows)))])
+        index, whole = rows.to(seeds.device), spare.to(seeds.device)
+        here = type(points)(*(field.index_select(0, whole) for field in points))
+        moved = space.move(here, drawn.index_select(0, (begin[spare] + step).to(seeds.device)))
+        points = type(points)(
+            *(
+                old if new is same else old.index_copy(0, index, new[: len(rows)])
+                for old, same, new in zip(points, here, moved, strict=True)
+            )
+        )
+        if seen is not None:
+            seen(rows, moved)
+    return points
+
+
+def only(draws: Tensor, kept: Tensor) -> tuple[Tensor, Tensor]:
+    """Of moves (n, longest, draws) the kept (n, longest) ones first, and how many they are (n,)."""
+    order = (~kept).to(torch.uint8).argsort(dim=1, stable=True)
+    return draws.gather(1, order[:, :, None].expand(-1, -1, draws.shape[2])), kept.sum(1)
+
+
 def fewest_moves(
     space: Any, holds: Callable[[Tensor, Tensor], Tensor], seeds: Tensor, draws: Tensor, lengths: Tensor, rows: Tensor
 ) -> Tensor:
     """Which moves (n, longest) bool of these rows are enough: stretches of the path are left out, halves first, single
     moves last. holds(images, rows) says which still do."""
     longest = draws.shape[1]
-    kept = torch.arange(longest, device=seeds.device) < lengths[:, None]
+    kept = _inside(draws, lengths)
     size = 1 << max(0, (longest - 1).bit_length() - 1)
     while size:
         going = rows
@@ -60,9 +136,7 @@ def fewest_moves(
                 tried[:, begin : begin + size] = False
                 worth = going[((tried != kept).any(1) & tried.any(1))[going]]
                 if worth.numel():
-                    order = (~tried[worth]).to(torch.uint8).argsort(dim=1, stable=True)  # the kept ones first
-                    path = draws[worth].gather(1, order[:, :, None].expand(-1, -1, draws.shape[2]))
-                    ended = walk(space, seeds[worth], path, tried[worth].sum(1))
+                    ended = walk(space, seeds[worth], *only(draws[worth], tried[worth]))
                     good = worth[holds(space.render(ended), worth)]
                     kept[good] = tried[good]
             going = going[(before != kept).any(1)[going]]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from foible.findings import Findings
 from foible.images import decode_png, to_floats
 from foible.randomness import integers
 
+READINGS = ("best", "random", "worst")  # of a run with a row for each label
 IMAGES = {"exact": "distance_exact", "saved": "distance"}  # which images are meant, and the column of their distances
 
 
@@ -42,9 +44,10 @@ class Source:
 def from_findings(*runs: Findings | str | Path, images: str = "exact") -> dict[str, list[Source]]:
     """What `foible distort` found, as `transfer` takes it: for each network that was distorted for, a `Source` a run.
 
-    runs: findings, or run folders. Images that all of them distorted are taken, in the order of the data: with
-        `wrong=True` and one seed these are all images, for whatever source.
-    images: "exact", the floats that were found, which rows keep of up to 12,288 values; or "saved", those on 8 bits.
+    runs: findings, or run folders. Images that all of them distorted are taken, in the order of the first: with
+        `wrong=True` and one seed, or the same `places`, these are all images, for whatever source.
+    images: "exact", the floats that were found, which rows keep of up to 12,288 values, or with `floats=True` of any
+        number; or "saved", those on 8 bits.
 
     A run with `target="each"` gives three sources: "best" has the nearest label of each image, "worst" the farthest
     that was reached, and "random" the one that `target="random"` would have drawn (unless `likeliest` left it out).
@@ -73,7 +76,8 @@ def from_findings(*runs: Findings | str | Path, images: str = "exact") -> dict[s
             "no image was distorted in all runs: distort the same images for every source, of the same data with the "
             "same seed and with wrong=True"
         )
-    places = torch.tensor(sorted(common))
+    first = parts[0][3].column("origin_index").to_pylist()
+    places = torch.tensor([place for place in first if place in common])
     made: dict[str, list[Source]] = {}
     for source, target, settings, table in parts:
         made.setdefault(source, []).append(_source(table, places, target, settings, images))
@@ -94,21 +98,31 @@ def _readings(table: pa.Table, settings: Mapping[str, Any], classes: int, images
         by_place.setdefault(place, []).append(row)
     if settings["target"] != "each":
         return [(settings["target"], [rows[0] for rows in by_place.values()])]
-    sizes, found = table.column(IMAGES[images]).to_pylist(), _found(table, images).tolist()
-    best = [min(rows, key=lambda row: sizes[row] if found[row] else torch.inf) for rows in by_place.values()]
-    worst = [max(rows, key=lambda row: sizes[row] if found[row] else -1.0) for rows in by_place.values()]
+    rows = torch.tensor([*by_place.values()])
+    sizes = torch.tensor(table.column(IMAGES[images]).to_numpy())[rows]
+    found, targets = found_in(table, images)[rows], torch.tensor(table.column("target").to_numpy())[rows]
     # The draw of `target="random"`, by place: the same label, whichever way it is asked for.
     places = torch.tensor([*by_place])
     drawn = integers(settings["seed"], places, stream="distort.target", high=classes - 1, count=1)[:, 0]
-    labels = _labels(table.take(best), settings)
-    wanted = (drawn + (drawn >= labels)).tolist()
-    targets = table.column("target").to_pylist()
-    named = [[row for row in rows if targets[row] == to] for rows, to in zip(by_place.values(), wanted, strict=True)]
-    random = [("random", [rows[0] for rows in named])] if all(named) else []
-    return [("best", best), *random, ("worst", worst)]
+    labels = _labels(table.take(rows[:, 0].tolist()), settings)
+    named = targets == (drawn + (drawn >= labels))[:, None]
+    kinds = [kind for kind in READINGS if kind != "random" or bool(named.any(1).all())]
+    taken = {kind: one_each(kind, sizes, found, named.int().argmax(1)) for kind in kinds}
+    return [(kind, rows.gather(1, which[:, None])[:, 0].tolist()) for kind, which in taken.items()]
 
 
-def _found(table: pa.Table, images: str) -> Tensor:
+def one_each(reading: str, sizes: Tensor, found: Tensor, drawn: Tensor) -> Tensor:
+    """(n,): which of the k labels that were tried for each image is meant: "best" is the nearest that was reached,
+    "worst" the farthest, "random" the one that is `drawn` (n,). sizes, found: (n, k). One that was not reached is the
+    best or the worst only where none was."""
+    if reading == "random":
+        return drawn
+    if reading == "best":
+        return sizes.masked_fill(~found, torch.inf).argmin(1)
+    return sizes.masked_fill(~found, -1.0).argmax(1)
+
+
+def found_in(table: pa.Table, images: str = "exact") -> Tensor:
     """(n,) whether these images are what was asked for: of exact ones those that 8 bits cannot hold are too."""
     wanted = ["found", "unsettled"] if images == "exact" else ["found"]
     hit = pc.is_in(table.column("outcome"), value_set=pa.array(wanted))
@@ -126,19 +140,20 @@ def _source(table: pa.Table, places: Tensor, target: str, settings: Mapping[str,
     where = {place: row for row, place in enumerate(table.column("origin_index").to_pylist())}
     table = table.take([where[place] for place in places.tolist()])
     origins = _pixels(table, "origin")
-    if images == "saved":
-        moved = _pixels(table, "image")
-    else:
-        values = pc.list_value_length(table.column("point"))
-        if pc.unique(values).to_pylist() != [origins[0].numel()]:
-            raise UserError(
-                'the rows do not hold their exact floats (of at most 12,288 values): take images="saved", on 8 bits'
-            )
-        moved = torch.tensor(pc.list_flatten(table.column("point")).to_numpy()).view_as(origins)
-    return Source(
-        moved, origins, _labels(table, settings), settings["norm"], target, settings["method"], _found(table, images),
-        places,
-    )  # fmt: skip
+    moved = _pixels(table, "image") if images == "saved" else points_in(table, origins.shape)
+    labels, found = _labels(table, settings), found_in(table, images)
+    return Source(moved, origins, labels, settings["norm"], target, settings["method"], found, places)
+
+
+def points_in(table: pa.Table, shape: Sequence[int]) -> Tensor:
+    """(n, …), as `shape` says: the floats that were found, as the rows hold them."""
+    points = table.column("point")
+    if pc.unique(pc.list_value_length(points)).to_pylist() != [math.prod(shape) // len(table)]:
+        raise UserError(
+            "the rows do not hold their exact floats (of at most 12,288 values, unless distorted with --floats): take "
+            'images="saved", on 8 bits'
+        )
+    return torch.tensor(pc.list_flatten(points).to_numpy()).view(*shape)
 
 
 def _pixels(table: pa.Table, column: str) -> Tensor:

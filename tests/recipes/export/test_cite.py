@@ -14,9 +14,9 @@ import foible
 from foible import cli
 from foible.errors import UserError
 from foible.findings import Findings, with_metadata
-from foible.recipes.cite import REFERENCES, TITLE, cite
+from foible.recipes.cite import REFERENCES, TITLE, cite, papers_of
 from foible.runs.folder import RunFolder
-from foible.runs.recipe import RECIPES, recipe_called
+from foible.runs.recipe import RECIPES
 
 PAPER_1 = "The Virtues of Peer Pressure: A Simple Method for Discovering High-Value Mistakes"
 
@@ -83,7 +83,7 @@ def test_a_run_cannot_write_entries_of_its_own() -> None:
 
 
 def test_what_is_cited_is_known_and_complete() -> None:
-    used = {key for name in RECIPES for key in recipe_called(name).papers({})}
+    used = {key for name in RECIPES for key in papers_of({"recipe": name})}
     assert used == set(REFERENCES)
     for kind, fields in REFERENCES.values():
         assert {"title", "author", "year"} <= set(fields)

@@ -12,17 +12,19 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import torch
 from made_run import CLASSES, FOUND, ROWS, row, table_of
-from small_tasks import SPACE
+from small_tasks import SPACE, linear_task
 
 import foible
 from foible import cli
-from foible.data import Dataset
+from foible.data import Dataset, load
 from foible.errors import UserError
 from foible.findings import Findings
-from foible.images import encode_png
+from foible.images import decode_png, encode_png
 from foible.recipes.export import FORMATS, export
 from foible.recipes.rank.recipe import rank
+from foible.recipes.replay import replay
 from foible.testing import linear_basket, linear_trials
 
 
@@ -108,7 +110,7 @@ def test_findings_of_every_recipe_are_exported(to: str, tmp_path: Path) -> None:
     data = Dataset("blobs", "test", trials.seeds, trials.aims, basket.classes)
     options: dict[str, Any] = {"quiet": True, "workers": 1}
     runs = {
-        "hunt": foible.hunt(basket, data, trials=8, space=SPACE, **options),
+        "hunt": foible.hunt(basket, data, trials=8, space=SPACE, **options).filter(outcome="found"),
         "distort": foible.distort(basket, data, source="A", images=4, target="each", **options),
         "rank": rank(basket, data, labelled=True, **options),
     }
@@ -121,6 +123,22 @@ def test_findings_of_every_recipe_are_exported(to: str, tmp_path: Path) -> None:
             assert line["target"] == basket.classes[row["target"]]
             assert float(line["distance_exact"]) == pytest.approx(row["distance_exact"])
             assert float(line["rms before 8 bits"]) == pytest.approx(dict(row["change"])["rms before 8 bits"])
+
+
+def test_trials_that_found_nothing_are_shown_again(tmp_path: Path) -> None:
+    """Their rows keep no images: an export of all rows walks their paths."""
+    task = linear_task(tmp_path)
+    options: dict[str, Any] = {"trials": 30, "space": SPACE, "patience": 60, "peer_confidence": 0.4, "quiet": True}
+    found = foible.hunt(task.basket, task.data, out=tmp_path / "run", suspect="A", workers=1, **options)
+    nothing = found.filter(outcome="exhausted")
+    assert 0 < len(nothing) < len(found)
+    assert export(tmp_path / "run", "parquet", tmp_path / "out", everything=True) == len(found)
+    shown = {row["id"]: row for row in pq.read_table(tmp_path / "out").to_pylist()}
+    images = load(task.data, "train", quiet=True).images
+    for again in replay(tmp_path / "run", nothing.column("id")):
+        row = shown[again.id]
+        assert torch.equal(decode_png(row["image"]["bytes"]), again.image)
+        assert torch.equal(decode_png(row["origin"]["bytes"]), images[row["origin_index"]])
 
 
 def test_a_folder_reads_back(made: Path, tmp_path: Path) -> None:

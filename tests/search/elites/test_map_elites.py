@@ -13,10 +13,10 @@ from foible.basket import Basket, Budget
 from foible.errors import UserError
 from foible.images import settle, to_floats
 from foible.objectives import Dissent, Distances
-from foible.recipes.hunt.rows import retrace
 from foible.search import SEARCHES, Found, Trials, map_elites
 from foible.search.elites.variation import Boxed
 from foible.search.task import EXHAUSTED, FOUND, INVALID
+from foible.search.walking import retrace
 from foible.spaces import Affine
 from foible.testing import CLASSES, SHAPE, Counting, linear_basket, linear_network, linear_trials
 
@@ -80,7 +80,7 @@ def replayed(space: Any, objective: Any, basket: Basket, trials: Trials, found: 
     rows = (found.outcome == FOUND).nonzero()[:, 0]
     mine = trials.rows(found.trial[rows])
     paths = [found.accepted.draws[found.accepted.row == row] for row in rows.tolist()]
-    points, _ = retrace(space, to_floats(mine.seeds), paths)
+    points = retrace(space, to_floats(mine.seeds), paths)
     logits = basket.judge(settle(space.render(points))[: len(rows)], ["A", *basket.peers("A")])
     assert bool(objective.found(logits, mine.aims).all()), "what is called found is found on settled pixels"
     amounts = torch.stack([(2 * path - 1).sum(0) for path in paths])

@@ -34,12 +34,12 @@ from foible.studies.intriguing.distortion.targets import (  # fmt: skip
     Asked,
     Distorted,
     counted,
+    distorted,
     every_target,
-    leave,
     some_images,
 )
+from foible.transfer import from_findings, rms
 from foible.transfer import load as load_tensor
-from foible.transfer import rms
 
 IMAGES = 8
 NAMES = {"softmax": "softmax1", "mlp:8,sigmoid": "N200-200-10"}
@@ -65,8 +65,13 @@ def asked(basket: Basket) -> Asked:
 
 
 @pytest.fixture(scope="module")
-def found(basket: Basket, asked: Asked) -> dict[str, Distorted]:
-    return {name: every_target(closest, basket, name, asked) for name in basket.names}
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("runs")
+
+
+@pytest.fixture(scope="module")
+def found(basket: Basket, asked: Asked, runs: Path) -> dict[str, Distorted]:
+    return {name: every_target(basket, name, asked, runs) for name in basket.names}
 
 
 @pytest.fixture(scope="module")
@@ -101,6 +106,54 @@ def test_every_wrong_label_is_a_target_once(basket: Basket, asked: Asked) -> Non
     again = some_images(load("digits", "train"), basket, 5, 0, "test")
     assert torch.equal(again.origins, asked.origins[:5])  # fewer images are the first of more
     assert torch.equal(again.drawn, asked.drawn[:5])
+    assert torch.equal(asked.data.floats(asked.places), asked.origins)
+
+
+def test_what_is_found_is_what_the_method_gives(basket: Basket, found: dict[str, Distorted]) -> None:
+    """The run on disk in between changes nothing: images, targets, sizes and costs are those of a plain call."""
+    for name, one in found.items():
+        n, k = one.asked.targets.shape
+        plain = closest(
+            lambda images, name=name: basket.judge(images, [name])[0],  # type: ignore[misc]
+            one.asked.origins.repeat_interleave(k, 0), one.asked.labels.repeat_interleave(k),
+            targets=one.asked.targets.flatten(),
+        )  # fmt: skip
+        assert torch.equal(plain.found.view(n, k), one.found)
+        assert torch.allclose(plain.images.view_as(one.images), one.images, atol=1e-4)
+        assert one.gradients == pytest.approx(float(plain.backwards.double().mean()), rel=0.01)
+
+
+def test_a_study_goes_on_where_it_was_stopped(
+    basket: Basket, asked: Asked, found: dict[str, Distorted], runs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Finished runs are read; of one that lost a shard only that unit is searched again."""
+    searched: list[int] = []
+
+    def counting(model: Model, images: Tensor, labels: Tensor, **options: Any) -> Nearest:
+        searched.append(len(images))
+        return closest(model, images, labels, **options)
+
+    monkeypatch.setattr("foible.recipes.distort.recipe.make_method", lambda *_: counting)
+    again = every_target(basket, "softmax1", asked, runs)
+    assert searched == []
+    assert torch.equal(again.images, found["softmax1"].images)
+    first, *_ = sorted(next((runs / "distorted").glob("softmax1-*")).glob("shards/*.parquet"))
+    first.unlink()
+    again = every_target(basket, "softmax1", asked, runs)
+    assert sum(searched) == IMAGES * 9 // 2
+    assert torch.equal(again.images, found["softmax1"].images)
+    every_target(basket, "softmax1", asked.head(2), runs)  # other settings stand beside
+    assert len([*(runs / "distorted").glob("softmax1-*")]) == 2
+
+
+def test_many_searches_are_shared_out(
+    basket: Basket, asked: Asked, found: dict[str, Distorted], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In worker processes, which open networks and data by their names."""
+    monkeypatch.setattr("foible.studies.intriguing.distortion.targets.MANY", 0)
+    again = every_target(basket, "softmax1", asked, tmp_path)
+    assert torch.equal(again.found, found["softmax1"].found)
+    assert torch.allclose(again.images, found["softmax1"].images, atol=1e-4)
 
 
 def test_best_random_and_worst_are_in_their_order(found: dict[str, Distorted]) -> None:
@@ -116,13 +169,14 @@ def test_best_random_and_worst_are_in_their_order(found: dict[str, Distorted]) -
 
 def test_what_was_not_reached_is_never_best_and_worst_only_alone() -> None:
     asked = Asked(
-        torch.zeros(2, 1, 1, 1), torch.zeros(2, dtype=torch.int64), torch.tensor([[1, 2, 3]] * 2), torch.tensor([0, 1])
-    )
+        load("digits", "train"), torch.arange(2), torch.zeros(2, 1, 1, 1), torch.zeros(2, dtype=torch.int64),
+        torch.tensor([[1, 2, 3]] * 2), torch.tensor([0, 1]),
+    )  # fmt: skip
     hit = torch.tensor([[True, True, False], [False, False, False]])
     sizes = torch.tensor([[0.2, 0.1, 0.9], [0.1, 0.2, 0.3]]).masked_fill(~hit, torch.inf)
     one = Distorted(asked, torch.zeros(2, 3, 1, 1, 1), hit, sizes, 1.0)
-    assert one.chosen("best")[0] == 1
-    assert one.chosen("worst")[0] == 0
+    assert one.taken("best")[2][0] == pytest.approx(0.1)
+    assert one.taken("worst")[2][0] == pytest.approx(0.2)
     assert one.found_sizes("worst") == pytest.approx([0.2])
     assert one.found_sizes("random") == pytest.approx([0.2])
     assert distortion_rows.unfound_words({"A": one})[0].endswith("A 4 of 6.")
@@ -156,13 +210,16 @@ def test_nearest_target_is_by_ratio(found: dict[str, Distorted]) -> None:
 
 
 def test_leaving_the_label_is_no_farther_than_a_random_target(
-    basket: Basket, asked: Asked, found: dict[str, Distorted]
+    basket: Basket, asked: Asked, found: dict[str, Distorted], tmp_path: Path
 ) -> None:
-    one = leave(closest, basket, "softmax1", asked, norm="l2")
-    assert one.images.shape == (IMAGES, 1, 1, 28, 28)
-    said = basket.predict(one.images[:, 0], ["softmax1"])[0].argmax(1)
+    run = distorted(
+        basket, "softmax1", asked.data, tmp_path, target="any", places=asked.places.tolist(), wrong=True, split="train"
+    )
+    (one,) = from_findings(run)["softmax1"]
+    assert torch.equal(one.origins, asked.origins)  # in the order that was asked for
+    said = basket.predict(one.images, ["softmax1"])[0].argmax(1)
     assert (said != asked.labels).all()
-    assert one.sizes.mean() < found["softmax1"].taken("random")[2].mean()
+    assert rms(one.images - one.origins).mean() < found["softmax1"].taken("random")[2].mean()
 
 
 def test_the_study_prints_the_papers_figures_beside_its_own(done: tuple[Path, Result]) -> None:
@@ -211,20 +268,15 @@ def test_the_tensor_is_on_disk(done: tuple[Path, Result]) -> None:
     assert set(table["amplification"].to_pylist()) == {None, 0.1, 0.3, 1.0}
 
 
-def test_the_tensor_takes_another_norm(done: tuple[Path, Result], basket: Basket, asked: Asked) -> None:
+def test_the_tensor_takes_another_norm(
+    done: tuple[Path, Result], basket: Basket, asked: Asked, found: dict[str, Distorted], tmp_path: Path
+) -> None:
     table = load_tensor(done[0] / "transfer.parquet")
-
-    def signs(model: Model, images: Tensor, labels: Tensor, *, norm: str) -> Nearest:
-        """Not the least, but as an L∞ method would: one size for every pixel."""
-        del model
-        assert norm == "linf"
-        none = torch.zeros(len(labels), dtype=torch.int64)
-        return Nearest((images - 0.25).clamp(0, 1), none == 0, none > 0, none, none)
-
-    both, made = distortion_linf.with_linf(
-        table, basket, asked.head(4), amplifications=(None, 0.1), seed=0, method=signs
-    )
-    assert [row.measured for row in made] == pytest.approx([0.25, 0.25])
+    both, made = distortion_linf.with_linf(table, basket, asked.head(4), tmp_path, amplifications=(None, 0.1), seed=0)
+    for row in made:  # the largest change is least: no larger than that of the least RMS
+        images, _, sizes = found[row.quantity].taken("best")
+        largest = (images - asked.origins)[:4].abs().amax((1, 2, 3)).mean()
+        assert sizes[:4].mean() / 28 < (row.measured or 0) < largest
     assert both.slice(0, len(table)).equals(table)
     more = both.slice(len(table)).to_pylist()
     assert {(row["norm"], row["target"], row["n"]) for row in more} == {("linf", "any", 4)}
@@ -261,7 +313,7 @@ def test_differences_are_magnified_around_grey(tmp_path: Path, monkeypatch: pyte
 
 def test_full_size_photographs(networks: Path, tmp_path: Path) -> None:
     """Here the "photographs" are digits: those that the network gets right, each until its label is lost."""
-    made = distort_photographs(closest, f"{networks}/softmax1", "digits", seed=0, device="cpu", quiet=True, count=20)
+    made = distort_photographs(f"{networks}/softmax1", "digits", tmp_path, seed=0, device="cpu", quiet=True, count=20)
     assert made.tried == 20
     assert len(made.sizes) == 20
     assert min(made.sizes) > 0  # none was wrong before
@@ -278,12 +330,12 @@ def test_half_of_fig_5s_options_is_refused(networks: Path, tmp_path: Path) -> No
 
 
 def test_other_networks_name_what_differs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def dimmed(model: Model, images: Tensor, labels: Tensor, *, targets: Tensor) -> Nearest:
-        del model, targets
+    def dimmed(model: Model, images: Tensor, labels: Tensor, **_: Any) -> Nearest:
+        del model
         none = torch.zeros(len(labels), dtype=torch.int64)
         return Nearest(images * 0.9, none == 0, none > 0, none, none)
 
-    monkeypatch.setattr(others, "closest", dimmed)
+    monkeypatch.setattr("foible.recipes.distort.recipe.make_method", lambda *_: dimmed)
     data = load("digits", "train")
     basket = others.networks("digits", tmp_path, seed=0, device="cpu", quiet=True, epochs=1)
     assert basket.names == tuple(others.NETWORKS)
@@ -291,7 +343,7 @@ def test_other_networks_name_what_differs(tmp_path: Path, monkeypatch: pytest.Mo
     assert isinstance(first, nn.Module)
     assert isinstance(again, nn.Module)
     assert not torch.equal(first.hidden1.weight, again.hidden1.weight)  # type: ignore[arg-type,union-attr]
-    table = others.tensor(basket, data, 3, seed=0, quiet=True)
+    table = others.tensor(basket, data, 3, tmp_path, seed=0, quiet=True)
     made = others.rows(table, "best")
     assert len(made) == 2 * 2 * 5
     assert {row.table for row in made} == {

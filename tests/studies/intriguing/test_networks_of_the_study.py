@@ -18,11 +18,11 @@ from foible.studies import run_study
 from foible.studies.intriguing.frozen_features.figures import sheet
 from foible.studies.intriguing.networks import baskets as networks
 from foible.studies.intriguing.networks import training as net_training
-from foible.studies.intriguing.networks.autoencoder import Sparse, divergence, encoder_for
+from foible.studies.intriguing.networks.autoencoder import Sparse, encoder_for
 from foible.studies.intriguing.networks.baskets import paper_networks, records, split_networks
 from foible.studies.intriguing.networks.binary import class_of, logistic, one_against_rest
 from foible.studies.intriguing.networks.plans import EFFORTS, TABLE1, TABLE3, Effort, parts
-from foible.studies.intriguing.networks.training import Course, converge, fresh, learn
+from foible.studies.intriguing.networks.training import Course, learn
 
 TINY = Effort(
     images=300,
@@ -50,7 +50,7 @@ def test_the_linear_network_is_the_regularised_optimum() -> None:
     rows = slice(0, 400)
     images, labels = data.floats(rows)[:, :, ::3, ::3], data.labels[rows]
     decay, divisor = 1e-2, 2.0
-    module = fresh("softmax", (1, 10, 10), 10, 0, torch.device("cpu"))
+    module = fresh_module("softmax", (1, 10, 10), 10, 0)
     learn(module, [decay], divisor, images, labels, Course(0, 200), 0, silent)
     expected = LogisticRegression(C=divisor / (2 * decay * 400), tol=1e-8, max_iter=5000)
     expected.fit(images.flatten(1).double().numpy(), labels.numpy())
@@ -60,27 +60,18 @@ def test_the_linear_network_is_the_regularised_optimum() -> None:
     assert np.allclose(bias - bias.mean(), expected.intercept_ - expected.intercept_.mean(), atol=2e-2)
 
 
-def test_converge_stops_where_nothing_changes() -> None:
-    point = torch.tensor([5.0, -3.0], requires_grad=True)
-    notes: list[str] = []
-    scale = torch.tensor([1.0, 10.0])
-    converge([point], lambda: (scale * (point - 1).square()).sum(), 500, notes.append)
-    assert torch.allclose(point.detach(), torch.ones(2), atol=1e-4)
-    assert len(notes) < 10  # of fifty that it might have taken
-
-
 def test_every_layer_has_its_own_decay_and_frozen_layers_stay() -> None:
     images, labels = torch.rand(60, 1, 4, 4), torch.arange(60) % 3
     heavy = {}
     for decay in ((1e4, 0.0), (0.0, 1e4)):
-        module = fresh("mlp:6,sigmoid", (1, 4, 4), 3, 0, torch.device("cpu"))
+        module = fresh_module("mlp:6,sigmoid", (1, 4, 4), 3, 0)
         learn(module, decay, 1.0, images, labels, Course(0, 30), 0, silent)
         heavy[decay] = [
             float(module.get_parameter(f"{name}.weight").detach().abs().max()) for name in ("hidden1", "output")
         ]
     assert heavy[1e4, 0.0][0] < 1e-3 < heavy[1e4, 0.0][1]
     assert heavy[0.0, 1e4][1] < 1e-3 < heavy[0.0, 1e4][0]
-    module = fresh("ae:6", (1, 4, 4), 3, 0, torch.device("cpu"))
+    module = fresh_module("ae:6", (1, 4, 4), 3, 0)
     before = module.get_parameter("encoder.weight").clone()
     first = module.get_parameter("output.weight").detach().clone()
     learn(module, [1e-6], 2.0, images, labels, Course(0, 5), 0, silent)
@@ -89,15 +80,9 @@ def test_every_layer_has_its_own_decay_and_frozen_layers_stay() -> None:
 
 
 def test_a_small_data_set_is_seen_more_often() -> None:
-    assert Course(3, 0, batch=100, least_steps=60).passes(600) == 10
-    assert Course(3, 0, batch=100, least_steps=60).passes(60_000) == 3
-    assert Course(0, 9, batch=100, least_steps=60).passes(600) == 0
-
-
-def test_divergence_of_activities() -> None:
-    assert float(divergence(0.1, torch.tensor([0.1, 0.1]))) == pytest.approx(0, abs=1e-7)
-    expected = 0.1 * np.log(0.1 / 0.5) + 0.9 * np.log(0.9 / 0.5)
-    assert float(divergence(0.1, torch.tensor([0.5, 0.1, 0.5]))) == pytest.approx(2 * expected, rel=1e-6)
+    assert Course(3, 0, batch=100, least_steps=60).schedule(600).epochs == 10
+    assert Course(3, 0, batch=100, least_steps=60).schedule(60_000).epochs == 3
+    assert Course(0, 9, batch=100, least_steps=60).schedule(600).epochs == 0
 
 
 def test_features_become_sparse_and_need_no_label() -> None:

@@ -83,6 +83,8 @@ def test_the_study_trains_and_measures(tmp_path: Path, monkeypatch: pytest.Monke
     for stem in result.figures:
         check_figure(tmp_path, stem)
     assert not any("first weights" in note for note in result.notes)
+    kept = {run.name.partition("-")[0] for run in (tmp_path / "distorted").iterdir()}  # to go on with
+    assert kept == {"mlp", "conv"}
 
 
 @pytest.fixture

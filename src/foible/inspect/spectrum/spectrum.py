@@ -1,7 +1,7 @@
 """Spectrum: how much can each layer of a network enlarge a small change, and how much does it (paper 3, Sec. 4.3)?
 
 network → frame bounds of every layer → their product
-images → minimal distortions, or those of a run of `foible distort` → growth layer by layer, beside noise as long
+images → a run of `foible distort`, made now or before → growth layer by layer, beside noise as long
 """
 
 from __future__ import annotations
@@ -15,13 +15,10 @@ import torch
 from torch import Tensor
 
 from foible.basket import Basket, padded
-from foible.basket.accuracy import none_read
-from foible.basket.judging import judged
-from foible.basket.matching import match, shape_of
+from foible.basket.matching import shape_of
 from foible.data import Dataset, Photographs, open_data
 from foible.errors import UserError
 from foible.findings import Findings
-from foible.images import to_floats
 from foible.inspect.spectrum.bounds import Bounds, Effort, network_bounds
 from foible.inspect.spectrum.calls import trace
 from foible.inspect.spectrum.growth import Growth, growths, layered, stages
@@ -29,12 +26,12 @@ from foible.inspect.spectrum.record import Spectrum, product_of, write
 from foible.networks.load.specs import same_network
 from foible.networks.preprocess import Preprocess
 from foible.progress import progress
-from foible.randomness import uniforms
+from foible.recipes.distort.recipe import distort
 from foible.search.nearest import length
-from foible.search.nearest.closest import closest
 from foible.transfer.sources import from_findings
 
 IMAGES = 64
+ASKED: dict[str, Any] = {"target": "any", "lattice": False, "floats": True}  # how images are distorted for growth
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,7 +46,7 @@ class Distorted:
     tried: int
     data: str
     split: str
-    how: str = "the nearest other class, method closest, l2, within [0, 1]"
+    how: str
 
 
 def spectrum(
@@ -86,11 +83,11 @@ def spectrum(
         networks = Basket.open(networks, device=device, classes=classes, shape=shape_known, trust=trust)
     name = chosen(networks, network if taken is None else network or distorted_for(taken))
     module = layered(networks, name)
-    found = None
     if opened is not None:
-        found = distort(networks, name, opened, images, seed=effort.seed, quiet=quiet)
-    elif taken is not None:
-        found = from_run(networks, name, taken)
+        taken = distort(
+            networks.only([name]), opened, images=images, split=split, seed=effort.seed, quiet=quiet, **ASKED
+        )
+    found = None if taken is None else from_run(networks, name, taken)
     shape = input_shape(networks, name) if found is None else tuple(found.images.shape[1:])
     how = networks.hows[name]
     sample = torch.full((1, *shape), 0.5, device=networks.device) if found is None else found.images[:1]
@@ -159,40 +156,6 @@ def pixel_bounds(how: Preprocess, shape: Sequence[int]) -> list[Bounds]:
     return [Bounds("pixels", "Preprocess", "÷ std", -1, -1, False, copies / max(how.std), high, note="division by std")]
 
 
-def distort(
-    basket: Basket, name: str, data: Dataset | Photographs, count: int, *, seed: int = 0, quiet: bool = False
-) -> Distorted:
-    """`count` random images of the data that the network gets right, and its minimal distortions of them."""
-    one = basket.only([name])
-    matched = match(data, one)
-    order = uniforms(seed, matched.index, stream="spectrum.images", count=1)[:, 0].argsort(stable=True)
-    kept: list[Tensor] = []
-    places: list[Tensor] = []
-    problems: list[tuple[int, str]] = []
-    have = 0
-    for seen in judged(one, matched.data, index=matched.index[order], canvas=matched.canvas, native=False, keep=True):
-        assert seen.canvas is not None
-        right = seen.logits[0].argmax(1) == matched.labels[seen.index]
-        kept.append(seen.canvas[right][: count - have])
-        places.append(seen.index[right][: count - have])
-        have += len(kept[-1])
-        problems += seen.problems
-        if have >= count:
-            break
-    if len(problems) == len(order):
-        raise none_read(data.name, len(order), matched.told(problems[0]))
-    if not have:
-        raise UserError(f"{name!r} gets no image of {data.name!r} right: there is nothing to distort")
-    images, where = to_floats(torch.cat(kept)).to(basket.device), torch.cat(places)
-    labels = matched.labels[where].to(basket.device)
-    with progress(f"Distorting for {name}", len(images), quiet=quiet) as bar:
-        near = closest(lambda rows: one.judge(rows)[0], images, labels, tick=bar.advance)
-    found = near.found & (length(near.images - images) > 0)
-    if not bool(found.any()):
-        raise UserError(f"no distortion of {len(images)} images changes what {name!r} says: nothing to measure")
-    return Distorted(images[found], near.images[found], where[found.cpu()], len(images), data.name, data.split)
-
-
 def distorted_for(findings: Findings) -> str | None:
     """The one network whose distortions these are; None where they are of several."""
     sources = {*findings.column("suspect")}
@@ -214,9 +177,9 @@ def from_run(basket: Basket, name: str, findings: Findings) -> Distorted:
     assert part.places is not None
     found = part.found & (length(part.images - part.origins) > 0)
     if not bool(found.any()):
-        raise UserError(f"no distortion of the run changes what {name!r} says: nothing to measure")
+        raise UserError(f"no distortion of {len(found)} images changes what {name!r} says: nothing to measure")
     images, moved = (rows[found].to(basket.device) for rows in (part.origins, part.images))
-    how = f"target {part.target}, method {part.method}, {part.norm}, within [0, 1], as a run found them"
+    how = f"target {part.target}, method {part.method}, {part.norm}, within [0, 1]"
     return Distorted(images, moved, part.places[found], len(found), settings["data"], settings["split"], how)
 
 

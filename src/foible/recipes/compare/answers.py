@@ -13,6 +13,8 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+import torch
+from torch import Tensor
 
 from foible.disk import ordinary
 from foible.errors import UserError
@@ -72,6 +74,15 @@ def answer_files(run: str | Path, columns: Sequence[str]) -> Iterator[pa.Table]:
         if wrong is not None:
             raise UserError(f"{file} is damaged or not ours: {wrong}; {again}")
         yield table
+
+
+def read_answers(run: str | Path) -> Iterator[tuple[Tensor, Tensor]]:
+    """(said (networks, n), labels (n,) with -1 for none) of every unit of a compare run."""
+    width = len(RunFolder(run).config["settings"]["names"])
+    for table in answer_files(run, ("label", "said")):
+        said = table.column("said").combine_chunks()
+        labels = table.column("label").fill_null(-1).to_numpy()
+        yield torch.tensor(said.flatten().to_numpy()).view(-1, width).t().long(), torch.tensor(labels).long()
 
 
 def _wrong_with(table: pa.Table, columns: Sequence[str], networks: int, classes: int) -> str | None:

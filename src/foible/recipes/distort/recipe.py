@@ -18,42 +18,35 @@ from foible.findings import Findings
 from foible.images import to_floats
 from foible.permission import Permission
 from foible.recipes.config import DistortConfig
+from foible.recipes.distort import DISTORT
 from foible.recipes.distort.differentiable import check_differentiable
 from foible.recipes.distort.methods import asked_with, make_method, read_method
 from foible.recipes.distort.targets import read_target
-from foible.recipes.distort.units import Distorting, match_source, settings_of, source_first
-from foible.recipes.seeds import right_under_source
-from foible.runs.job import Task, check_images, run
+from foible.runs.defaults import check_images
+from foible.runs.job import run
 from foible.runs.recipe import Recipe, known_options
+from foible.runs.task import Task
 
 
-def _read(recipe: Recipe, options: dict[str, Any]) -> tuple[DistortConfig, dict[str, Any]]:
+def read_options(recipe: Recipe, options: dict[str, Any]) -> tuple[DistortConfig, dict[str, Any]]:
     """The config, and the method where it is a function."""
     given = options.get("method", DistortConfig.method)
     config = DistortConfig(**{**known_options(recipe.config, options, recipe.name), "method": read_method(given)})
     return config, {} if isinstance(given, str) else {"method": given}
 
 
-def _make(named: Mapping[str, str], may: Permission, objects: Mapping[str, Any]) -> dict[str, Any]:
+def make_parts(named: Mapping[str, str], may: Permission, objects: Mapping[str, Any]) -> dict[str, Any]:
+    """The method: the function that was given, or what its spec names."""
     return dict(objects) or {"method": make_method(named["method"], may)}
 
 
-def _check(task: Task) -> None:
+def check_task(task: Task) -> None:
     """The method must know the norm, the target must be a class, and the source must have gradients."""
     asked_with(task.parts["method"], task.named["method"], task.config.norm)
     read_target(task.config.target, task.basket.classes)
     images = check_images(task)
     if images is not None:
         check_differentiable(task.basket, task.basket.names[0], to_floats(images.to(task.basket.device)))
-
-
-DISTORT = Recipe(
-    "distort", DistortConfig, work=Distorting, doing="Distorting", read=_read, parts=("method",), make=_make,
-    networks=source_first, match=match_source, check=_check, seeds=right_under_source, settings=settings_of,
-    replay="foible.recipes.replay:distorted", summary="foible.recipes.distort.summary:summarise_distortions",
-    told="foible.cli.distort:print_distortions", page="foible.report.pages.distort:render",
-    papers=lambda _: ("szegedy2014intriguing", "wilson1927probable"),
-)  # fmt: skip
 
 
 def distort(
@@ -74,7 +67,7 @@ def distort(
     data: a data spec such as "mnist" or "folder:photos", a `Dataset`, or `Photographs`.
     workers: processes (default: one a core on a CPU, where basket and data can be opened by each).
     trust: load network files that can run code.
-    options: the fields of `DistortConfig`: source, target, method, norm, layer, images, split, seed, lattice, budget, …
+    options: the fields of `DistortConfig`: source, target, method, norm, layer, images, places, split, seed, lattice, …
         `method` may also be a function, as `foible.search.nearest` describes it.
     """
     return run(DISTORT, basket, data, out=out, workers=workers, device=device, trust=trust, quiet=quiet, **options)

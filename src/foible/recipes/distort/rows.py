@@ -63,13 +63,15 @@ def make_rows(
     labelled: bool,
     several: bool,
     config: str,
+    large: bool = False,
     after: Tensor | None = None,
 ) -> pa.Table:
     """A row for each image, by `foible.findings.table.SCHEMA`.
 
     basket: the source and then its judges. start: (n, …) where `exact`, what was found in floats, began. settled: the
     same on 8 bits, with the cost of bringing it there. tried: labels tried for each. several: an image has a row for
-    each label. after: (networks, n, classes), what is said then where a layer was distorted and the image was not.
+    each label. large: keep the floats of large images too. after: (networks, n, classes), what is said then where a
+    layer was distorted and the image was not.
     """
     saved = to_bytes(settled.images.clone())
     images, layered = to_floats(saved), after is not None
@@ -94,7 +96,7 @@ def make_rows(
         {
             "target": None if target is None else known(target),
             "trace": as_nested(torch.stack([of_class(part, labels).t() for part in (before_p, after_p)], 1)),
-            "point": _points(exact.images),
+            "point": _points(exact.images, large),
             "change": _layer_change(start, exact.images) if layered else _change(moved, exact.images - start, floats),
             "distance": None if layered else length(moved, norm),
             "distance_exact": pa.array(exact.distance.cpu().numpy(), mask=(~floats).numpy()),
@@ -113,10 +115,10 @@ def _outcomes(exact: Reached, logits: Tensor, labels: Tensor) -> list[str]:
     ]
 
 
-def _points(images: Tensor) -> pa.Array | None:
-    """The floats themselves, where they are few."""
+def _points(images: Tensor, large: bool) -> pa.Array | None:
+    """The floats themselves, where they are few or were asked for."""
     flat = images.flatten(1)
-    return as_lists(flat.cpu()) if flat.shape[1] <= MOST_VALUES else None
+    return as_lists(flat.cpu()) if large or flat.shape[1] <= MOST_VALUES else None
 
 
 def _change(moved: Tensor, exactly: Tensor, floats: Tensor) -> list[list[tuple[str, float]]]:

@@ -21,8 +21,9 @@ from foible.recipes.distort.methods import Method, asked_with
 from foible.recipes.distort.rows import Asked, make_rows
 from foible.recipes.distort.settle import firmer, settled
 from foible.recipes.distort.targets import Reached, over_targets, read_target, targets_of
-from foible.runs.job import Task
+from foible.recipes.seeds import right_under_source
 from foible.runs.local import Tick
+from foible.runs.task import Seeds, Task
 from foible.search.nearest import Nearest, length
 
 
@@ -102,6 +103,7 @@ class Distorting:
         table = make_rows(
             self.basket, self.matched, asked, start, exact, saved, norm=norm, after=after,
             tried=1 if several else self.tries, labelled=not settings["unlabelled"], several=several, config=key,
+            large=settings.get("floats", False),
         )  # fmt: skip
         return with_metadata(table, self.basket.classes, {key: settings})
 
@@ -152,6 +154,19 @@ def match_source(data: Dataset | Photographs, basket: Basket, canvas: str | None
     return match(data, basket if alone.canvas is None else alone, canvas=canvas, labelled=labelled)
 
 
+def images_of(task: Task) -> Seeds:
+    """`chosen`: positions of the images, drawn by the seed; or those that were asked for, in their order."""
+    if not task.config.places:
+        return right_under_source(task)
+    matched, asked = task.matched, torch.tensor(task.config.places)
+    unknown = asked[~torch.isin(asked, matched.index)].tolist()
+    if unknown:
+        data = f"{matched.data.name!r} ({matched.data.split}), which has {len(matched.data)}"
+        raise UserError(f"places: {unknown[0]} is no image of {data}, or has no label that the networks know")
+    seeds = right_under_source(replace(task, matched=replace(matched, index=asked)))
+    return replace(seeds, tensors={"chosen": asked[torch.isin(asked, seeds.tensors["chosen"])]})
+
+
 def settings_of(task: Task) -> dict[str, Any]:
     """What the findings depend on, besides what all recipes have."""
     config, matched = task.config, task.matched
@@ -165,9 +180,11 @@ def settings_of(task: Task) -> dict[str, Any]:
     least = 1 if config.target == "each" else 8
     share = config.images if gpu else -(-config.images // 2)
     same = ("target", "norm", "layer", "images", "seed", "likeliest", "wrong", "lattice", "budget", "unlabelled")
+    rare = {"places": list(config.places), "floats": config.floats}  # left out of most settings, and of their hash
     return {
         "source": task.basket.names[0],
         **{name: getattr(config, name) for name in same},
+        **{name: value for name, value in rare.items() if value},
         "rows": rows,
         "unit": config.unit or max(least, min(rows // tries, share)),
     }

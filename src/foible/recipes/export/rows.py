@@ -20,7 +20,9 @@ import pyarrow.compute as pc
 
 from foible.errors import UserError
 from foible.findings import SCHEMA, Findings, read_shard, shard_files
-from foible.images import decode_png
+from foible.images import decode_pixels
+from foible.png import encode_png
+from foible.runs.recipe import load
 
 Row = dict[str, Any]
 CHANGES = {"change": "", "least_change": "least "}  # ways in human units, and what their parts are called with
@@ -80,9 +82,26 @@ class Chosen:
         for part in self.parts(_READ):
             for batch in part.table.to_batches(max_chunksize=_ROWS):
                 for row in batch.to_pylist():
-                    if row["image"] is None:
-                        raise UserError(f"finding {row['id']!r} has no image: nothing of it can be exported")
-                    yield row
+                    yield self._shown(row) if row["image"] is None else row
+
+    def _shown(self, row: Row) -> Row:
+        """A row of a search that found nothing, with the images that it does not keep."""
+        if isinstance(self.run, Findings) or not (Path(self.run) / "config.json").is_file():
+            raise UserError(
+                f"finding {row['id']!r} has no image, which only its run folder can show again: export that"
+            )
+        from foible.recipes.replay import seed_of  # torch and the networks only where they are needed
+
+        whole = Findings.open(self.run).get(row["id"])
+        image = load(self._task.recipe.replay)(whole, self._task).image
+        return {**row, "image": encode_png(image), "origin": encode_png(seed_of(whole, self._task))}
+
+    @cached_property
+    def _task(self) -> Any:
+        from foible.runs.reopen import open_again
+
+        assert not isinstance(self.run, Findings)
+        return open_again(self.run)
 
     def components(self) -> list[str]:
         """The names of `parts_of` of all rows, in the order in which they first appear."""
@@ -146,7 +165,7 @@ def safe_name(name: str) -> str:
 
 def check_png(id: str, png: bytes) -> bytes:
     """The same bytes, once they are known to be what their file name or column will say: a whole PNG."""
-    decode_png(png, repr(id))
+    decode_pixels(png, repr(id))
     return png
 
 

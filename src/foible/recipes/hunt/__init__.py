@@ -1,1 +1,17 @@
-"""Hunt: high-value mistakes of each network, by search under the eye of its peers (paper 1)."""
+"""Hunt: images that a suspect gets wrong while all its peers get them right (paper 1). Declared here."""
+
+from foible.recipes.config import HuntConfig
+from foible.runs.recipe import Recipe
+
+HUNT = Recipe(
+    "hunt",
+    HuntConfig,
+    doing="Hunting",
+    read="foible.recipes.hunt.parts:read_options",
+    parts=("space", "objective", "search", "realism"),
+    networks="foible.recipes.seeds:chosen",
+    seeds="foible.recipes.seeds:right_under_all",
+    settings="foible.recipes.hunt.units:settings_of",
+    work="foible.recipes.hunt.units:Searching",
+    papers=("baluja2015virtues", "wilson1927probable"),
+)

@@ -18,6 +18,8 @@ from foible.findings import OUTCOMES
 from foible.findings.rows import (
     Columns,
     answered,
+    as_lists,
+    as_offsets,
     as_pngs,
     as_table,
     cost,
@@ -26,55 +28,30 @@ from foible.findings.rows import (
     identity,
     origin,
     place,
+    spread,
     walked,
 )
-from foible.images import LEAST_ROWS, encode_png, to_bytes, to_floats
+from foible.findings.telling import best_of_each, telling
+from foible.images import encode_png, to_bytes, to_floats
 from foible.objectives import Objective, of_class, probabilities, slack_of
 from foible.realism import Realism
 from foible.search.shrink import shrink
-from foible.search.task import EXHAUSTED, FOUND, INVALID, Found, Trials
+from foible.search.task import EXHAUSTED, FOUND, INVALID, Accepted, Found, Trials
+from foible.search.walking import Paths, retrace
 
 FILM_HEIGHT = 64  # frames of a film are shrunk to at most this
 
 
-def retrace(
-    space: Any, seeds: Tensor, paths: Sequence[Tensor], filmed: Sequence[bool] | None = None
-) -> tuple[Any, list[list[np.ndarray]]]:
-    """Walk each row's path (moves, draws) again from its seed: where it ends, and frames (uint8) of the filmed rows.
+def film(space: Any, seeds: Tensor, paths: Paths) -> list[bytes]:
+    """Of each row a PNG: its seed image and what every move of its path (moves, draws) made of it, side by side."""
+    frames = [[frame] for frame in _thumbnails(seeds)]
 
-    All rows take their j-th move together. Batches are padded to the same least number of rows as everywhere.
-    """
-    count = len(paths)
-    filmed = [False] * count if filmed is None else filmed
-    if count < LEAST_ROWS:
-        seeds = torch.cat([seeds, seeds[-1:].expand(LEAST_ROWS - count, *seeds.shape[1:])])
-    points = space.start(seeds)
-    frames: list[list[np.ndarray]] = [[] for _ in range(count)]
-    for row, frame in enumerate(_thumbnails(seeds[:count]) if any(filmed) else []):
-        if filmed[row]:
+    def seen(rows: Tensor, points: Any) -> None:
+        for row, frame in zip(rows.tolist(), _thumbnails(space.render(points)[: len(rows)]), strict=True):
             frames[row].append(frame)
-    lengths = [len(path) for path in paths]
-    for j in range(max(lengths, default=0)):
-        rows = [row for row, length in enumerate(lengths) if length > j]
-        index = torch.tensor(rows, device=seeds.device)
-        spare = torch.cat([index, index[-1:].expand(max(0, LEAST_ROWS - len(rows)))])
-        drawn = torch.stack([paths[row][j] for row in rows]).to(seeds.device)
-        drawn = torch.cat([drawn, drawn[-1:].expand(len(spare) - len(rows), -1)])
-        here = type(points)(*(field.index_select(0, spare) for field in points))
-        moved = space.move(here, drawn)
-        points = type(points)(
-            *(
-                old if new is same else old.index_copy(0, index, new[: len(rows)])
-                for old, same, new in zip(points, here, moved, strict=True)
-            )
-        )
-        shown = [place for place, row in enumerate(rows) if filmed[row]]
-        if shown:
-            padded = torch.tensor(shown + shown[-1:] * (LEAST_ROWS - len(shown)), device=seeds.device)
-            images = space.render(type(points)(*(field.index_select(0, padded) for field in moved)))
-            for place, frame in zip(shown, _thumbnails(images[: len(shown)]), strict=True):
-                frames[rows[place]].append(frame)
-    return points, frames
+
+    retrace(space, seeds, paths, seen)
+    return [encode_png(np.concatenate(each, 2)) for each in frames]
 
 
 def _thumbnails(images: Tensor) -> np.ndarray:
@@ -101,54 +78,52 @@ def make_rows(
     shrinks: bool = False,
     realism: Realism | None = None,
 ) -> pa.Table:
-    """A row for each of the trials that `found` speaks of, by `foible.findings.table.SCHEMA`.
+    """A row for each of the trials that `found` speaks of, by `foible.findings.SCHEMA`.
 
-    index: (n,) where in the data the seed images stand. labelled: the aims are known labels, not a consensus.
+    index: (n,) where in the data the seed images stand. labelled: the aims are known labels, not a consensus. Of a
+    trial that found nothing a row keeps what it takes to see it again: the place of its seed image, and its path.
     """
     count, aims, several = len(trials.lanes), trials.aims, found.trial is not None
     everyone, accepted = [suspect, *basket.peers(suspect)], found.accepted
     moves = torch.bincount(accepted.row, minlength=count)
-    paths = accepted.draws.split(moves.tolist())
+    paths = Paths(accepted.draws, moves)
     seeds = to_floats(trials.seeds.to(basket.device))
-    points, frames = retrace(space, seeds, paths, (found.outcome == FOUND).tolist())
+    points = retrace(space, seeds, paths)
     pixels = to_bytes(space.render(points)[:count])
     before, after = basket.judge(seeds, everyone), basket.judge(to_floats(pixels), everyone)
     outcome = _judged_again(objective, found.outcome, after, aims)
-    held = (outcome == FOUND).nonzero()[:, 0].tolist()
-    late = [row for row in held if not frames[row]]  # made by rounding: film them too
-    if late:
-        _, films = retrace(space, seeds[late], [paths[row] for row in late], [True] * len(late))
-        for row, film in zip(late, films, strict=True):
-            frames[row] = film
+    held, kept = ((outcome == FOUND).nonzero()[:, 0], (outcome != EXHAUSTED).nonzero()[:, 0])
     slack = slack_of(objective, after, aims.to(after.device))
     said = answers(after.cpu())
     before, after = (probabilities(logits).cpu() for logits in (before, after))
-    lanes, at = trials.lanes.tolist(), place(space, points, count)
+    lanes, at, start = trials.lanes.tolist(), place(space, points, count), of_class(before, aims).t()
     least: Columns = {}
-    if shrinks and held:
+    if shrinks and len(held):
         least = _least(space, objective, basket, seeds, aims, paths, held, suspect, at["kinds"])
     if several:
         least.pop("kinds", None)  # an atlas keeps apart what it found, as it found it
+    seen = pixels[kept.to(pixels.device)]
+    typical = None if realism is None else realism.score(to_floats(seen))
     return as_table(
         identity(
             [everyone] * count, lanes, config=config, device=basket.device, which=_nth(lanes) if several else None
         ),
-        origin(data, index.tolist(), as_pngs(to_bytes(seeds))),
+        origin(data, index.tolist(), spread(as_pngs(to_bytes(seeds[kept.to(seeds.device)])), kept, count)),
         # Without labels the class aimed at: what replay and reports go by, also where the peers end up differing.
         answered(
             before, after, said, truth=aims if labelled else None, label_from="label" if labelled else "consensus",
             consensus=None if labelled else aims,
         ),
         cost(found.forwards, found.backwards, candidates=found.candidates, moves=moves),
-        walked(accepted, moves, start=of_class(before, aims).t()),
+        walked(accepted, moves, start, kept),
         at,
         ended(
-            [OUTCOMES[value] for value in outcome.tolist()], as_pngs(pixels),
+            [OUTCOMES[value] for value in outcome.tolist()], spread(as_pngs(seen), kept, count),
             score=None if slack is None else slack.amin(0),
-            realism=None if realism is None else realism.score(to_floats(pixels)),
+            realism=None if typical is None else spread(pa.array(typical.cpu().numpy()), kept, count),
         ),
         least,
-        {"film": _films(frames, held)},
+        {"film": _films(space, seeds, paths, accepted, start, aims, held)},
         count=count,
     )  # fmt: skip
 
@@ -164,32 +139,36 @@ def _nth(lanes: Sequence[int]) -> list[int]:
 
 
 def _least(
-    space: Any, objective: Objective, basket: Basket, seeds: Tensor, aims: Tensor, paths: Sequence[Tensor],
-    rows: list[int], suspect: str, kinds: list[list[str]],
+    space: Any, objective: Objective, basket: Basket, seeds: Tensor, aims: Tensor, paths: Paths,
+    rows: Tensor, suspect: str, kinds: list[list[str]],
 ) -> Columns:  # fmt: skip
     """The columns of the least change that still holds, for these rows (the found ones); for the others null, and
     their own kinds."""
-    shrunk = shrink(space, objective, basket, seeds[rows], aims[rows], [paths[row] for row in rows], suspect=suspect)
+    count, start = len(paths), seeds[rows.to(seeds.device)]
+    shrunk = shrink(space, objective, basket, start, aims[rows], paths[rows], suspect=suspect)
+    kinds = list(kinds)
+    for row, own in zip(rows.tolist(), shrunk.kinds, strict=True):
+        kinds[row] = own
     made = {
-        "kinds": shrunk.kinds,
-        "least_path": [path.tolist() for path in shrunk.paths],
-        "least_image": as_pngs(to_bytes(shrunk.images)).to_pylist(),
-        "least_change": described(space, shrunk.points, len(rows)).to_pylist(),
-        "least_forwards": shrunk.forwards.tolist(),
+        "least_path": pa.ListArray.from_arrays(as_offsets(shrunk.paths.lengths), as_lists(shrunk.paths.draws)),
+        "least_image": as_pngs(to_bytes(shrunk.images)),
+        "least_change": described(space, shrunk.points, len(rows)),
+        "least_forwards": pa.array(shrunk.forwards.numpy()),
     }
-    columns: Columns = {name: [None] * len(paths) for name in made} | {"kinds": list(kinds)}
-    for name, values in made.items():
-        for row, value in zip(rows, values, strict=True):
-            columns[name][row] = value
-    return columns
+    return {"kinds": kinds} | {name: spread(values, rows, count) for name, values in made.items()}
 
 
-def _films(frames: Sequence[Sequence[np.ndarray]], rows: Sequence[int]) -> list[bytes | None]:
-    """PNGs of these rows' frames side by side."""
-    films: list[bytes | None] = [None] * len(frames)
-    for row in rows:
-        films[row] = encode_png(np.concatenate(frames[row], 2))
-    return films
+def _films(
+    space: Any, seeds: Tensor, paths: Paths, accepted: Accepted, start: Tensor, aims: Tensor, held: Tensor
+) -> pa.Array:
+    """PNGs of the most telling of the rows that were found; null in the others."""
+    moves = paths.lengths
+    last = torch.where(moves > 0, len(paths) + moves.cumsum(0) - 1, torch.arange(len(paths)))
+    ends = torch.cat([start, accepted.trace])[last]
+    scores = telling(start[held].numpy(), ends[held].numpy(), 0, moves[held].numpy())
+    rows = held[torch.from_numpy(best_of_each(scores, aims[held].numpy()))]
+    films = film(space, seeds[rows.to(seeds.device)], paths[rows]) if len(rows) else []
+    return spread(pa.array(films, pa.binary()), rows, len(paths))
 
 
 def _judged_again(objective: Objective, claimed: Tensor, after: Tensor, aims: Tensor) -> Tensor:

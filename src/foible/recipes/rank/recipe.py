@@ -16,36 +16,39 @@ from typing import Any
 from foible import realism
 from foible.basket import Basket
 from foible.basket.accuracy import tell_unreadable
-from foible.basket.judging import ask_first
 from foible.data import Dataset, Photographs
 from foible.errors import UserError
 from foible.findings import Findings
 from foible.objectives import Dissent
 from foible.recipes.config import RankConfig
+from foible.recipes.rank import RANK
 from foible.recipes.rank.summary import read_summary, write_summary
-from foible.recipes.rank.units import Judging, Keeping
+from foible.recipes.rank.units import Keeping
 from foible.recipes.seeds import chosen
 from foible.runs.folder import RunFolder
-from foible.runs.job import Task, run
+from foible.runs.job import run
 from foible.runs.recipe import Recipe, known_options
+from foible.runs.task import Task
 
-__all__ = ["RANK", "rank", "read_summary"]
+__all__ = ["rank", "read_summary"]
 
 
-def _read(recipe: Recipe, options: dict[str, Any]) -> tuple[RankConfig, dict[str, Any]]:
+def read_options(recipe: Recipe, options: dict[str, Any]) -> tuple[RankConfig, dict[str, Any]]:
+    """The config, checked; a ranking has no part that could be an object."""
     config = RankConfig(**known_options(recipe.config, options, recipe.name))
     realism.check(config.realism)
     Dissent(config.peer_confidence, config.suspect_confidence)  # or an error that names the wrong one
     return config, {}
 
 
-def _networks(basket: Basket, config: RankConfig) -> Basket:
+def with_peers(basket: Basket, config: RankConfig) -> Basket:
+    """Those that are asked for, if there are at least two."""
     if len(basket) < 2:
         raise UserError(f"{basket.names[0]!r} is the only network: give at least one peer for it to dissent from")
     return chosen(basket, config)
 
 
-def _settings(task: Task) -> dict[str, Any]:
+def settings_of(task: Task) -> dict[str, Any]:
     """What the findings depend on, besides what all recipes have."""
     config, names = task.config, task.basket.names
     return {
@@ -57,22 +60,13 @@ def _settings(task: Task) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _finish(task: Task, work: Keeping, folder: RunFolder | None) -> None:
+def finish(task: Task, work: Keeping, folder: RunFolder | None) -> None:
+    """What could not be read, on standard error and in the folder; what all units came to, in RUN/pool.json."""
     if not task.quiet:
         tell_unreadable(work.counts.unreadable)
     if folder is not None:
         folder.list_unreadable([*task.matched.data.problems, *work.counts.unreadable])
         write_summary(work, folder)
-
-
-RANK = Recipe(
-    "rank", RankConfig, first=Judging, work=Keeping, doing="Ranking", read=_read, parts=("realism",),
-    make=lambda *_: {}, networks=_networks, check=lambda task: ask_first(task.basket, task.matched),
-    labels=lambda settings: (settings["labels"] if "labels" in settings else settings["labelled"], False),
-    settings=_settings, alone=True, finish=_finish, replay="foible.recipes.replay:as_it_is", summary=read_summary,
-    told="foible.cli.rank:print_ranking", page="foible.report.pages.rank:render",
-    papers=lambda _: ("baluja2015virtues", "wilson1927probable"),
-)  # fmt: skip
 
 
 def rank(

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from foible.disk import write_atomically
 from foible.errors import UserError
-from foible.recipes.rank.units import Keeping
 from foible.records import COUNT, NUMBER, POSITIVE, TEXT, check, read_json
 from foible.runs.folder import RunFolder
 from foible.statistics import wilson
+
+if TYPE_CHECKING:
+    from foible.recipes.rank.units import Keeping
 
 SUMMARY = "pool.json"
 ADVICE = "rank the pool again"

@@ -20,8 +20,8 @@ from foible.networks.classes import align
 from foible.objectives import Dissent
 from foible.recipes.rank.rows import Counts, Ranking, Side, as_shard, finding_rows, gather, rank_batch
 from foible.recipes.seeds import peers_of
-from foible.runs.job import ImageUnits, Task
 from foible.runs.local import Tick
+from foible.runs.task import ImageUnits, Task
 
 
 class Ranker:

@@ -19,9 +19,14 @@ from foible.images import encode_pngs
 from foible.permission import Permission
 from foible.recipes.compare.answers import answer_files
 from foible.recipes.suite.choosing import ANCHOR, Candidate, FrozenRun, order_of
-from foible.runs.job import data_of
+from foible.runs.reopen import data_of
 from foible.text import shown
 from foible.views import View
+
+_OF_A_SEARCH = (
+    "target", "distance", "distance_exact", "score", "size", "kinds", "realism", "least_path", "least_image",
+    "least_change", "least_forwards",
+)  # fmt: skip
 
 
 def rows_of(chosen: Sequence[Candidate], classes: Sequence[str]) -> tuple[pa.Table, list[str]]:
@@ -79,7 +84,7 @@ def _anchors(table: pa.Table, source: FrozenRun) -> pa.Table:
         said=right,
         consensus=right,
         trace=pc.list_slice(table.column("trace").combine_chunks(), 0, 1),
-        **dict.fromkeys(("target", "distance", "distance_exact")),
+        **dict.fromkeys(_OF_A_SEARCH),
         **_unsearched(table.num_rows),
     )
 

@@ -28,10 +28,12 @@ from foible.networks import files, training_folder, zoo
 from foible.networks.augment import augmentation
 from foible.networks.files import Entry
 from foible.networks.fleet import Fleet
+from foible.networks.loop import enough
+from foible.networks.material import Material, accuracies
 from foible.networks.preprocess import Preprocess, statistics
 from foible.networks.probe import is_probe
 from foible.networks.progress_file import Checkpoint
-from foible.networks.training import Lesson, Material, Trained, accuracies, fresh_module, group_size, train_fleet
+from foible.networks.training import Lesson, Trained, fresh_module, group_size, train_fleet
 from foible.networks.zoo import grouped
 from foible.processes import one_thread
 from foible.progress import progress
@@ -179,28 +181,22 @@ def _kept(
         return make(None)
     folder = Path(out)
 
-    def again() -> list[Entry]:
+    def begin() -> list[Entry]:
+        training_folder.claim(folder, names, record)
+        return make(folder)
+
+    try:
+        entries = training_folder.once(folder, record, begin)
+    except KeyboardInterrupt:
+        raise Interrupted(
+            f"stopped: what was learnt is in {folder / training_folder.TRAINING}, and the same command goes on "
+            "from there"
+        ) from None
+    shutil.rmtree(folder / training_folder.TRAINING, ignore_errors=True)  # of now, or of a kill just before the end
+    if entries is None:
         if not quiet:
             print(f"{folder} already holds this basket: nothing to train", file=sys.stderr)
-        shutil.rmtree(
-            folder / training_folder.TRAINING, ignore_errors=True
-        )  # left where a kill came just before the end
         return read(folder)
-
-    if training_folder.is_finished(folder, record):
-        return again()
-    with training_folder.only_here(folder):
-        if training_folder.is_finished(folder, record):  # by another process, since the last look
-            return again()
-        try:
-            training_folder.claim(folder, names, record)
-            entries = files.save_basket(folder, make(folder), record)
-        except KeyboardInterrupt:
-            raise Interrupted(
-                f"stopped: what was learnt is in {folder / training_folder.TRAINING}, and the same command goes on from "
-                "there"
-            ) from None
-        shutil.rmtree(folder / training_folder.TRAINING, ignore_errors=True)
     return entries
 
 
@@ -282,20 +278,23 @@ def _small(lesson: Lesson, material: Material) -> bool:
 def _lesson(config: TrainConfig, spec: str, data: Dataset) -> Lesson:
     recipe = RECIPES[spec.partition(":")[0]]
     batch = min(config.batch or recipe.batch, len(data))
-    enough = math.ceil(recipe.least_steps / (len(data) // batch))
+
+    def epochs_of(usual: int) -> int:
+        return config.epochs or enough(usual, recipe.least_steps, len(data), batch)
+
     normalise = zoo.family_of(spec).normalise
     return Lesson(
         spec=spec,
         seeds=config.seeds,
         names=names_of(config, spec),
         preprocess=statistics(data.images) if normalise else Preprocess(),
-        epochs=config.epochs or max(recipe.epochs, enough),
+        epochs=epochs_of(recipe.epochs),
         batch=batch,
         rate=config.rate or recipe.rate,
         decay=recipe.decay,
         weight_decay=config.weight_decay,
         target=config.target,
-        pretraining_epochs=recipe.pretraining_epochs and (config.epochs or max(recipe.pretraining_epochs, enough)),
+        pretraining_epochs=recipe.pretraining_epochs and epochs_of(recipe.pretraining_epochs),
         augment=augmentation(config.augment),
     )
 

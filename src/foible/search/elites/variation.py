@@ -9,10 +9,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from foible.cells import MOVES, SIZES
 from foible.errors import UserError
 from foible.randomness import uniforms
 from foible.search.elites.archive import Elite, Step
-from foible.search.elites.cells import MOVES, SIZES
 from foible.spaces import is_box
 
 PROBED = 64  # seed images that show which kinds of move do something

@@ -16,7 +16,6 @@ from foible.basket import Basket
 from foible.basket.matching import match
 from foible.data import load
 from foible.figures import save as save_figure
-from foible.search.nearest.closest import closest
 from foible.studies.common import Result, Row, data_for, share_row
 from foible.studies.intriguing.distortion import rows as distortion_rows
 from foible.studies.intriguing.distortion.paper import NOISE4, TABLE3, TABLE4
@@ -50,7 +49,7 @@ def run(
     test = load(source, "test", quiet=quiet)
     count = counted(images, IMAGES[scale], "images", len(test))
     asked = some_images(test, networks, count, seed, "split-transfer.images")
-    found = {name: every_target(closest, networks, name, asked, quiet=quiet) for name in networks.names}
+    found = {name: every_target(networks, name, asked, out, quiet=quiet) for name in networks.names}
     papers = {name: figures[3] for name, figures in TABLE3.items()}
     nearest = distortion_rows.nearest_target(found, papers)[0]
     table = transfer(

@@ -27,8 +27,8 @@ from foible.images import decode_png, to_bytes, to_floats
 from foible.objectives import probabilities
 from foible.permission import Permission
 from foible.processes import one_thread
-from foible.recipes.hunt.rows import retrace
-from foible.runs.job import open_again
+from foible.runs.reopen import open_again
+from foible.search.walking import retrace
 
 MOST_ROWS = 9  # a longer session is shown at so many of its moves, the first and the last among them
 MOST_GROUPS = 10  # classes beside an image; of more, those that matter in this session
@@ -71,7 +71,7 @@ def walk(findings: Findings, which: str | int | dict[str, Any], space: Any, bask
     seed = to_floats(decode_png(row["origin"]))
     with torch.no_grad(), one_thread():
         count = len(steps) + 1
-        points, _ = retrace(space, seed.expand(count, *seed.shape), [draws[:k] for k in range(count)])
+        points = retrace(space, seed.expand(count, *seed.shape), [draws[:k] for k in range(count)])
         images = to_bytes(space.render(points)[:count])
         if basket is None:
             activations = _from_row(row, truth)

@@ -3,36 +3,31 @@ distances that survive 8 bits."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import fields
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 
 import torch
 from torch import Tensor, nn
 
 from foible.basket import Basket
+from foible.data.stream import Threads, in_order
 from foible.images import settle
-from foible.search.nearest import Nearest
+from foible.processes import cores, one_thread
+from foible.search.nearest import Nearest, join
 from foible.search.nearest.exact import exact
 from foible.search.nearest.lattice import on_lattice
-from foible.search.nearest.lbfgs import lbfgs
 from foible.studies.common import Row, mean_row, share_row
-from foible.studies.intriguing.distortion.targets import (  # fmt: skip
-    BATCH,
-    TARGETS,
-    Asked,
-    Distorted,
-    every_target,
-    model_of,
-    shared_out,
-)
+from foible.studies.intriguing.distortion.targets import TARGETS, Asked, Distorted, every_target
 from foible.transfer import rms
 
 
-def methods_rows(found: Mapping[str, Distorted], basket: Basket, asked: Asked, count: int, quiet: bool) -> list[Row]:
+def methods_rows(
+    found: Mapping[str, Distorted], basket: Basket, asked: Asked, count: int, out: Path, quiet: bool
+) -> list[Row]:
     """`closest` and `lbfgs` on the first `count` images, at every target; then what each spends."""
     table, rows, spent = f"Two methods on the same {count} images (RMS)", [], []
     for name, all_of_it in found.items():
-        theirs = every_target(lbfgs, basket, name, asked.head(count), quiet=quiet)
+        theirs = every_target(basket, name, asked.head(count), out, method="lbfgs", quiet=quiet)
         for target in TARGETS:
             ours = all_of_it.taken(target)[2][:count]
             both = ours.isfinite() & theirs.taken(target)[2].isfinite()
@@ -81,10 +76,9 @@ def exact_rows(found: Mapping[str, Distorted], basket: Basket, papers: Mapping[s
 def _exact_sizes(layer: tuple[Tensor, Tensor], origins: Tensor, targets: Tensor) -> Tensor:
     """(rows,): the exact RMS of each, infinite where the box holds no such image."""
     weight, bias = (part.cpu() for part in layer)
-    parts = list(torch.arange(len(targets)).split(BATCH))
-    answers = list(shared_out(lambda rows: exact(weight, bias, origins[rows], targets[rows]), parts, "cpu"))
-    images, found = torch.cat([one.images for one in answers]), torch.cat([one.found for one in answers])
-    return rms(images - origins).masked_fill(~found, torch.inf)
+    parts = torch.arange(len(targets)).split(900)
+    answer = _shared_out(lambda rows: exact(weight, bias, origins[rows], targets[rows]), parts, "cpu")
+    return rms(answer.images - origins).masked_fill(~answer.found, torch.inf)
 
 
 def lattice_rows(found: Mapping[str, Distorted], basket: Basket) -> list[Row]:
@@ -107,13 +101,28 @@ def lattice_rows(found: Mapping[str, Distorted], basket: Basket) -> list[Row]:
 
 
 def _on_lattice(basket: Basket, name: str, images: Tensor, hit: Tensor, origins: Tensor, labels: Tensor) -> Nearest:
-    model, device = model_of(basket, name), basket.device
+    device = basket.device
 
     def work(rows: Tensor) -> Nearest:
         zero = torch.zeros(len(rows), dtype=torch.int64, device=device)
         before = Nearest(images[rows].to(device), hit[rows].to(device), zero.bool(), zero, zero.clone())
-        return on_lattice(model, origins[rows].to(device), before, labels[rows].to(device))
+        settled = on_lattice(
+            lambda shown: basket.judge(shown, [name])[0], origins[rows].to(device), before, labels[rows].to(device)
+        )
+        return Nearest(*(part.cpu() for part in vars(settled).values()))
 
-    parts = list(shared_out(work, list(torch.arange(len(labels)).split(250)), device.type))
-    kinds = [field.name for field in fields(Nearest)]
-    return Nearest(*(torch.cat([getattr(part, kind).cpu() for part in parts]) for kind in kinds))
+    return _shared_out(work, torch.arange(len(labels)).split(250), device.type)
+
+
+def _shared_out(work: Callable[[Tensor], Nearest], parts: Sequence[Tensor], device: str) -> Nearest:
+    """What `work` makes of each part, together. On a CPU every core takes whole parts, with one torch thread each."""
+    if device != "cpu":
+        return join([work(part) for part in parts])
+
+    def alone(part: Tensor) -> Nearest:
+        torch.set_num_threads(1)  # of this thread
+        return work(part)
+
+    count = min(cores(), len(parts))
+    with one_thread():
+        return join(list(in_order(alone, parts, Threads(count, "foible-distort"), count + 1)))

@@ -9,7 +9,6 @@ import pyarrow as pa
 from foible.basket import Basket
 from foible.data import Dataset
 from foible.recipes.train.train import train
-from foible.search.nearest.closest import closest
 from foible.studies.common import Row, share_row
 from foible.studies.intriguing.distortion.targets import TARGETS, every_target, some_images
 from foible.transfer import select, transfer
@@ -43,12 +42,12 @@ def networks(data: str, out: Path, *, seed: int, device: str, quiet: bool, epoch
     return Basket.open([f"{name}={homes[how]}" for name, how in NETWORKS.items()], device=device)
 
 
-def tensor(basket: Basket, images: Dataset, count: int, *, seed: int, quiet: bool) -> pa.Table:
+def tensor(basket: Basket, images: Dataset, count: int, out: Path, *, seed: int, quiet: bool) -> pa.Table:
     """Everybody's distortions of `count` training images shown to everybody, as found and amplified."""
     asked = some_images(images, basket, count, seed, "distortion.others")
     sources = {}
     for name in basket.names:
-        found = every_target(closest, basket, name, asked, quiet=quiet)
+        found = every_target(basket, name, asked, out, quiet=quiet)
         sources[name] = [found.source(target) for target in TARGETS]
     return transfer(sources, basket, amplifications=(None, AMPLIFIED), image_split="train", seed=seed)
 

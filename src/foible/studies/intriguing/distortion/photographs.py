@@ -3,22 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-
-import torch
+from pathlib import Path
 
 from foible.basket import Basket
-from foible.basket.matching import match
-from foible.data import open_data, read
-from foible.errors import UserError
-from foible.images import to_floats
-from foible.randomness import uniforms
-from foible.search.nearest import Nearest
+from foible.data import open_data
 from foible.studies.intriguing.distortion.figures import Shown
 from foible.studies.intriguing.distortion.paper import FIG5_IMAGES
-from foible.studies.intriguing.distortion.targets import Method, model_of
-from foible.transfer import rms
-
-BATCH = 16
+from foible.studies.intriguing.distortion.targets import distorted
+from foible.transfer import from_findings, rms
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,32 +24,15 @@ class Photographs:
 
 
 def distort_photographs(
-    method: Method, network: str, data: str, *, seed: int, device: str, quiet: bool, count: int = FIG5_IMAGES
+    network: str, data: str, out: Path, *, seed: int, device: str, quiet: bool, count: int = FIG5_IMAGES
 ) -> Photographs:
     """`count` photographs that the network gets right, each until its label is lost. `data` is read as a test split
     where it has one."""
-    photographs = open_data(data, "test", quiet=quiet)
-    basket = Basket.open([network], device=device, classes=photographs.classes)
-    name, met = basket.names[0], match(photographs, basket)
-    order = uniforms(seed, torch.arange(len(met.index)), stream="distortion.photographs", count=1)[:, 0].argsort()
-    origins, labels, room = [], [], count
-    for part in met.index[order].split(BATCH):
-        if not room:
-            break
-        batch = read(met.data, part, [met.canvas])
-        if not len(batch.index):
-            continue
-        images, truth = to_floats(batch.images[0]), met.labels[batch.index]
-        right = (basket.predict(images)[0].argmax(1) == truth).nonzero()[:room, 0]
-        origins.append(images[right])
-        labels.append(truth[right])
-        room -= len(right)
-    if room == count:
-        raise UserError(f"{name!r} gets no image of {data!r} right: there is nothing to distort; give data of its task")
-    done: list[Nearest] = []
-    for some, truth in zip(torch.cat(origins).split(BATCH), torch.cat(labels).split(BATCH), strict=True):
-        done.append(method(model_of(basket, name), some.to(basket.device), truth.to(basket.device)))
-    images, found = torch.cat([one.images.cpu() for one in done]), torch.cat([one.found.cpu() for one in done])
-    sizes = rms(images - torch.cat(origins))[found]
-    shown = Shown(f"{name}, mean RMS {float(sizes.mean()):.4f}", images[found], torch.cat(origins)[found])
-    return Photographs(name, sizes.tolist(), len(found), shown)
+    classes = open_data(data, "test", quiet=quiet).classes
+    basket = Basket.open([network], device=device, classes=classes)
+    name = basket.names[0]
+    run = distorted(basket, name, data, out, target="any", images=count, floats=True, seed=seed, quiet=quiet)
+    (one,) = from_findings(run)[name]
+    sizes = rms(one.images - one.origins)[one.found]
+    shown = Shown(f"{name}, mean RMS {float(sizes.mean()):.4f}", one.images[one.found], one.origins[one.found])
+    return Photographs(name, sizes.tolist(), len(one.images), shown)

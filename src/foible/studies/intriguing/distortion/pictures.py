@@ -11,7 +11,6 @@ import torch
 from foible.basket import Basket
 from foible.figures import save as save_figure
 from foible.randomness import normals
-from foible.search.nearest.closest import closest
 from foible.studies.common import Result, Row, mean_row
 from foible.studies.intriguing.distortion.figures import Shown, figure5, figure7
 from foible.studies.intriguing.distortion.paper import (  # fmt: skip
@@ -82,6 +81,6 @@ def full_size(
         return
     from foible.studies.intriguing.distortion.photographs import distort_photographs
 
-    made = distort_photographs(closest, network, photographs, seed=seed, device=device, quiet=quiet)
+    made = distort_photographs(network, photographs, out, seed=seed, device=device, quiet=quiet)
     result.rows.append(mean_row(table, f"{made.network} (paper: AlexNet)", FIG5_DISTORTION, made.sizes, least=0))
     result.figures.append(figure5([made.shown], out, "figure5-photographs", rows=4))

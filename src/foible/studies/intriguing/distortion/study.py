@@ -17,7 +17,6 @@ from foible.basket import Basket
 from foible.basket.matching import match
 from foible.data import Dataset, load
 from foible.errors import UserError
-from foible.search.nearest.closest import closest
 from foible.studies.common import Result, Row, data_for, share_row
 from foible.studies.intriguing.distortion import beside
 from foible.studies.intriguing.distortion import linf as distortion_linf
@@ -74,7 +73,7 @@ def run(
     count = counted(images, IMAGES[scale], "images", len(training))
     few = counted(sample, SAMPLE[scale], "sample", count)
     asked = some_images(training, networks, count, seed, "distortion.images")
-    found = {name: every_target(closest, networks, name, asked, quiet=quiet) for name in networks.names}
+    found = {name: every_target(networks, name, asked, out, quiet=quiet) for name in networks.names}
     papers = {name: figures[2] for name, figures in TABLE1.items()}
     nearest = distortion_rows.nearest_target(found, papers)[0]
     table = transfer(
@@ -85,14 +84,16 @@ def run(
     largest: list[Row] = []
     if (LINF[scale] if linf is None else linf) > 0:
         some = asked.head(LINF[scale] if linf is None else linf)
-        table, largest = distortion_linf.with_linf(table, networks, some, amplifications=AMPLIFIED, seed=seed)
+        table, largest = distortion_linf.with_linf(
+            table, networks, some, out, amplifications=AMPLIFIED, seed=seed, quiet=quiet
+        )
     save(table, out / "transfer.parquet")
 
     result = Result("distortion", scale, _settings(source, networks, count, few, basket, nearest, scale), seed)
     result.rows += error_rows(networks, {"training": training, "test": test})
     result.rows += distortion_rows.size_rows("Table 1: average minimal distortion (RMS)", found, papers)
     result.rows += beside.exact_rows(found, networks, papers)
-    result.rows += beside.methods_rows(found, networks, asked, few, quiet)
+    result.rows += beside.methods_rows(found, networks, asked, few, out, quiet)
     result.rows += beside.lattice_rows(found, networks)
     for target in TARGETS:
         result.rows += distortion_rows.transfer_rows(f"Table 2: {target} target", table, TABLE2, target=target)
@@ -145,7 +146,7 @@ def _others(
     count: int,
 ) -> None:  # fmt: skip
     basket = distortion_others.networks(source, out, seed=seed, device=device, quiet=quiet)
-    table = distortion_others.tensor(basket, training, count, seed=seed, quiet=quiet)
+    table = distortion_others.tensor(basket, training, count, out, seed=seed, quiet=quiet)
     save(table, out / "transfer-others.parquet")
     result.rows += distortion_others.rows(table, target)
     result.figures.append(draw(table, out, "transfer-others", target=target, kinds=("distortion", "clean")))

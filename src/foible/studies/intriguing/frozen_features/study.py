@@ -8,7 +8,7 @@ images of the class until it is not seen, and others until it is.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,15 +19,15 @@ from foible.basket import Basket
 from foible.data import Dataset, load
 from foible.errors import UserError
 from foible.randomness import normals, uniforms
-from foible.search.nearest.closest import closest
 from foible.studies.common import Result, Row, data_for, mean_row, share_row
+from foible.studies.intriguing.distortion.targets import distorted
 from foible.studies.intriguing.frozen_features import figures as frozen_figures
 from foible.studies.intriguing.networks.autoencoder import Sparse
 from foible.studies.intriguing.networks.binary import DECAY, DIVISOR, class_of, one_against_rest
+from foible.transfer import from_findings, rms
+from foible.transfer.sources import found_in
 
 IMAGES = {"quick": 100, "paper": 1000}  # of each kind
-BATCH = 500
-BEYOND = 1.0001  # an image on the border may fall back when it is judged in another batch: a little further
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,7 +35,7 @@ class Flipped:
     """Test images of one kind that the classifier got right, and what became of them.
 
     asked: how many of the kind there were to look at; origins, images: (n, channels, height, width) in [0, 1];
-    found: (n,) bool, whether the answer changed.
+    found: (n,) bool, whether the answer changed; held: (n,), and did so on pixels of 8 bits.
     """
 
     kind: str
@@ -43,11 +43,12 @@ class Flipped:
     origins: Tensor
     images: Tensor
     found: Tensor
+    held: Tensor
 
     @property
     def sizes(self) -> Tensor:
         """(n,): root of the mean squared change over pixels."""
-        return (self.images - self.origins).flatten(1).square().mean(1).sqrt()
+        return rms(self.images - self.origins)
 
 
 def run(
@@ -83,7 +84,8 @@ def run(
     result = Result("frozen-features", scale, _settings(source, name, units, count, len(training), network), seed)
     result.rows += _classifier_rows(name, truth, right)
     kinds = {1: f"images of {name!r} until it is not seen", 0: f"other images until {name!r} is seen"}
-    found = [distort(network, test, truth, right, wanted, kind, count, seed) for wanted, kind in kinds.items()]
+    task = replace(test, labels=truth, classes=network.classes)
+    found = [flipped(network, task, right, wanted, kind, count, out, seed, quiet) for wanted, kind in kinds.items()]
     for one, paper in zip(found, (100.0, None), strict=True):
         result.rows += _distorted_rows(network, one, paper, seed)
     result.notes += _remarks(found, source)
@@ -94,29 +96,23 @@ def run(
     return result
 
 
-def distort(
-    network: Basket, test: Dataset, truth: Tensor, right: Tensor, wanted: int, kind: str, count: int, seed: int
+def flipped(
+    network: Basket, test: Dataset, right: Tensor, wanted: int, kind: str, count: int, out: Path, seed: int, quiet: bool
 ) -> Flipped:
-    """Some test images whose truth is `wanted` and that the network gets right, drawn by the seed, each with the
+    """Some test images whose label is `wanted` and that the network gets right (n,), drawn by the seed, each with the
     nearest image that it calls the other thing."""
-    of_kind = (truth == wanted).nonzero()[:, 0]
+    of_kind = (test.labels == wanted).nonzero()[:, 0]
     drawn = uniforms(seed, of_kind, stream="frozen-features.images", count=1)[:, 0].argsort(stable=True)
-    rows = of_kind[drawn[:count]]
-    rows = rows[right[rows]]
-    origins = test.floats(rows)
-    model = lambda batch: network.judge(batch)[0]  # noqa: E731
-    parts = [
-        closest(model, part.to(network.device), torch.full((len(part),), wanted, device=network.device))
-        for part in origins.split(BATCH)
-        if len(part)
-    ]
-    if not parts:
-        return Flipped(kind, min(count, len(of_kind)), origins, origins, torch.zeros(0, dtype=torch.bool))
-    made = torch.cat([part.images.detach().cpu() for part in parts])
-    short = network.predict(made)[0].argmax(1) == wanted
-    made[short] = (origins[short] + BEYOND * (made[short] - origins[short])).clamp(0, 1)
-    changed = network.predict(made)[0].argmax(1) != wanted
-    return Flipped(kind, min(count, len(of_kind)), origins, made, changed)
+    rows, name = of_kind[drawn[:count]], network.names[0]
+    if not bool(right[rows].any()):
+        nothing, none = test.floats(rows[:0]), torch.zeros(0, dtype=torch.bool)
+        return Flipped(kind, len(rows), nothing, nothing, none, none)
+    run = distorted(
+        network, name, test, out, target="any", places=rows.tolist(), split=test.split, workers=1, quiet=quiet
+    )
+    (one,) = from_findings(run)[name]
+    held = torch.tensor([outcome == "found" for outcome in run.column("outcome")])
+    return Flipped(kind, len(rows), one.origins, one.images, found_in(run.table), held)
 
 
 def _classifier_rows(name: str, truth: Tensor, right: Tensor) -> list[Row]:
@@ -142,13 +138,13 @@ def _distorted_rows(network: Basket, one: Flipped, paper: float | None, seed: in
     noise = normals(seed, torch.arange(n), stream="frozen-features.noise", count=one.origins[0].numel())
     noisy = one.origins + sizes.view(-1, 1, 1, 1) * noise.view_as(one.origins)
     changed = {
-        "still flipped once rounded to 8 bits, %": (one.images * 255).round() / 255,
-        "flipped by Gaussian noise of the same size, %": noisy,
+        "still flipped once rounded to 8 bits, %": one.held,
+        "flipped by Gaussian noise of the same size, %": network.predict(noisy)[0].argmax(1) != before,
     }
-    for what, images in changed.items():
-        flips = (network.predict(images)[0].argmax(1) != before) & one.found
-        rows.append(share_row(table, what, None, int(flips.sum()), int(one.found.sum())))
-    return rows
+    return rows + [
+        share_row(table, what, None, int((flips & one.found).sum()), int(one.found.sum()))
+        for what, flips in changed.items()
+    ]
 
 
 def _settings(source: str, name: str, units: int, count: int, rows: int, network: Basket) -> dict[str, Any]:

@@ -13,9 +13,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from foible.networks.lbfgs import Advance
+from foible.networks.losses import decay, divergence, squared_error
 from foible.networks.training import fresh_module
 from foible.networks.zoo.dense import Autoencoder
-from foible.studies.intriguing.networks.training import Advance, Course, descend
+from foible.studies.intriguing.networks.training import Course, descend
 
 SMALL = 0.2  # first weights: what is left of them in a feature that has learnt is noise to the eye
 
@@ -27,22 +29,6 @@ class Sparse:
     activity: float = 0.1
     weight: float = 3.0
     decay: float = 3e-3
-
-
-def divergence(activity: float, mean: Tensor) -> Tensor:
-    """Σ over features of KL(ρ ‖ mean), for means (features,) in (0, 1)."""
-    kept = activity * (activity / mean).log()
-    lost = (1 - activity) * ((1 - activity) / (1 - mean)).log()
-    return (kept + lost).sum()
-
-
-def sparse_loss(autoencoder: Autoencoder, pixels: Tensor, how: Sparse) -> Tensor:
-    """pixels: (n, pixels) in [0, 1]; the decoder's logits go through a sigmoid."""
-    logits, found = autoencoder(pixels)
-    errors: Tensor = (logits.sigmoid() - pixels).square().sum(1).mean() / 2
-    weights: Tensor = (autoencoder.encoder.weight.square().sum() + autoencoder.decoder.weight.square().sum()) / 2
-    mean = found.mean(0).clamp(1e-6, 1 - 1e-6)
-    return errors + how.decay * weights + how.weight * divergence(how.activity, mean)
 
 
 def encoder_for(
@@ -60,8 +46,12 @@ def encoder_for(
         autoencoder.encoder.bias.fill_(math.log(how.activity / (1 - how.activity)))
     pixels = images.flatten(1)
 
-    def loss(rows: Tensor) -> Tensor:
-        return sparse_loss(autoencoder, pixels[rows], how)
+    layers = [autoencoder.encoder.weight, autoencoder.decoder.weight]
 
-    descend(list(autoencoder.parameters()), loss, len(pixels), course, seed, advance)
+    def loss(rows: Tensor) -> Tensor:
+        logits, found = autoencoder(pixels[rows])
+        kept = squared_error(logits, pixels[rows]) + decay(layers, [how.decay / 2] * 2)
+        return kept + how.weight * divergence(how.activity, found)
+
+    descend(list(autoencoder.parameters()), loss, course.schedule(len(pixels)), seed, advance)
     return {name: value for name, value in autoencoder.state_dict().items() if name.startswith("encoder.")}

@@ -23,14 +23,16 @@ from foible.basket import Basket, pick_device
 from foible.data import Dataset, load
 from foible.errors import UserError
 from foible.networks import training_folder
-from foible.networks.files import Entry, load_folder, save_basket
+from foible.networks.files import Entry, load_folder
+from foible.networks.lbfgs import Advance
 from foible.networks.preprocess import Preprocess
+from foible.networks.training import fresh_module
 from foible.processes import one_thread
 from foible.progress import Bar, progress
 from foible.recipes.train.train import meet
 from foible.studies.intriguing.networks.autoencoder import Sparse, encoder_for
 from foible.studies.intriguing.networks.plans import EFFORTS, TABLE1, TABLE3, Effort, Plan, parts, settings
-from foible.studies.intriguing.networks.training import Advance, error, fresh, learn
+from foible.studies.intriguing.networks.training import error, learn
 
 
 @dataclass(frozen=True)
@@ -99,17 +101,13 @@ def _basket(plans: Sequence[Plan], data: str, out: Path, scale: str, seed: int, 
     digest = hashlib.sha256(json.dumps(record, sort_keys=True).encode()).hexdigest()
     folder = out / "basket"
     try:
-        made = training_folder.is_finished(folder, record)
+        training_folder.is_finished(folder, record)
     except UserError:
         folder = out / f"basket-{digest[:8]}"
-        made = training_folder.is_finished(folder, record)
-    if not made:
-        with training_folder.only_here(folder):
-            made = training_folder.is_finished(folder, record)  # by another process, since the last look
-            if not made:
-                entries = train_networks(plans, training, test, EFFORTS[scale], seed, device=device, quiet=quiet)
-                save_basket(folder, entries, record)
-    elif not quiet:
+    made = training_folder.once(
+        folder, record, lambda: train_networks(plans, training, test, EFFORTS[scale], seed, device=device, quiet=quiet)
+    )
+    if made is None and not quiet:
         print(f"{folder} already holds these networks: nothing to train", file=sys.stderr)
     return Basket.open(str(folder), device=device)
 
@@ -152,7 +150,7 @@ def _train(
     (images, labels), seed = judged[plan.part], (seed + plan.twin) % 2**32
     channels, height, width = training.images.shape[1:]
     shape = (int(channels), int(height), int(width))
-    module = fresh(plan.spec, shape, len(training.classes), seed, images.device)
+    module = fresh_module(plan.spec, shape, len(training.classes), seed).to(images.device)
     pretrained = plan.spec.startswith("ae:")
     if pretrained:
         module.load_state_dict(encoder_for(plan.spec, images, seed, effort.features, advance), strict=False)

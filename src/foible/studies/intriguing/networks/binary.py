@@ -19,13 +19,15 @@ from foible.basket import Basket, pick_device
 from foible.data import Dataset
 from foible.errors import UserError
 from foible.networks import training_folder
-from foible.networks.files import Entry, save_basket
+from foible.networks.files import Entry
+from foible.networks.lbfgs import Advance, linear
 from foible.networks.preprocess import Preprocess
+from foible.networks.training import fresh_module
 from foible.processes import one_thread
 from foible.progress import Bar, progress
 from foible.studies.intriguing.networks.autoencoder import Sparse, encoder_for
 from foible.studies.intriguing.networks.plans import EFFORTS
-from foible.studies.intriguing.networks.training import DIVISORS, Advance, error, features, fresh, linear, put, split
+from foible.studies.intriguing.networks.training import DIVISORS, error, features, put, split
 from foible.text import did_you_mean
 
 DECAY, DIVISOR = 1e-6, DIVISORS["ae"]  # λ and k of the classifier, as on AE400-10
@@ -61,10 +63,10 @@ def one_against_rest(
         "data_sha256": [training.sha256, test.sha256],
     }))  # fmt: skip
     folder = out / f"basket-{hashlib.sha256(json.dumps(record, sort_keys=True).encode()).hexdigest()[:8]}"
-    if not training_folder.is_finished(folder, record):
-        with training_folder.only_here(folder), one_thread():
-            if not training_folder.is_finished(folder, record):
-                save_basket(folder, [_train(training, test, chosen, units, scale, seed, device, quiet)], record)
+    with one_thread():
+        training_folder.once(
+            folder, record, lambda: [_train(training, test, chosen, units, scale, seed, device, quiet)]
+        )
     return Basket.open(str(folder), device=device)
 
 
@@ -78,7 +80,7 @@ def _train(
     images, labels = training.floats(rows).to(place), (training.labels[rows] == chosen).long().to(place)
     if not 0 < int(labels.sum()) < len(labels):
         raise UserError(f"{training.classes[chosen]!r} is all or none of the {len(labels)} images to learn from")
-    module = fresh(spec, shape, 2, seed, place)
+    module = fresh_module(spec, shape, 2, seed).to(place)
     name = training.classes[chosen]
     with progress("Training the features and the classifier", 2, quiet=quiet) as bar:
         module.load_state_dict(encoder_for(spec, images, seed, effort.features, _noting(bar)), strict=False)

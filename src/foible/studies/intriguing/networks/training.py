@@ -9,7 +9,6 @@ the order of the images of (seed, epoch).
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -17,7 +16,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from foible.networks.training import fresh_module, order
+from foible.networks.lbfgs import Advance, converge, linear
+from foible.networks.loop import Place, Schedule, descent, enough, loop
+from foible.networks.losses import decay
 
 DIVISORS = {"softmax": 2.0, "mlp": 0.4, "ae": 2.0}
 """k of λ Σw²/k, by kind of network. "The number of units in the layer" reproduces none of the printed errors, whichever
@@ -26,9 +27,6 @@ k = 784 on 6.8 and 8.5 %; k = 2 gives 9.9 and 23.1 % (paper 10 and 21.2 %). For 
 together with Adam's rate and epochs, by the training and test errors of 100-100-10 in one or a few trials each: it errs
 on 0.003 % and 1.65 % with k = 0.4 (paper 0 % and 1.64 %); k = 2 gave 1.9 % of the test images at half the rate, k = 0.2
 0.1 % of the training images. Errors that were fitted this way are no independent confirmation of the paper's."""
-
-Advance = Callable[[str], None]  # called once a pass over the images, with a note for the progress bar
-Loss = Callable[[], Tensor]
 
 
 @dataclass(frozen=True)
@@ -41,64 +39,54 @@ class Course:
     batch: int = 128
     least_steps: int = 0
 
-    def passes(self, images: int) -> int:
-        """Over this many images, with Adam."""
-        return max(self.epochs, math.ceil(self.least_steps / max(1, images // self.batch))) if self.epochs else 0
+    def schedule(self, images: int) -> Schedule:
+        """Of Adam, over this many images: the rate falls to nothing."""
+        batch = min(self.batch, images)
+        epochs = enough(self.epochs, self.least_steps, images, batch) if self.epochs else 0
+        return Schedule(images, batch, epochs, self.rate, decay=True)
 
 
 def learn(
-    module: nn.Module, decay: Sequence[float], divisor: float, images: Tensor, labels: Tensor, course: Course,
+    module: nn.Module, amounts: Sequence[float], divisor: float, images: Tensor, labels: Tensor, course: Course,
     seed: int, advance: Advance,
 ) -> None:  # fmt: skip
     """Train the layers of `module` that are not frozen, in place; the frozen ones come first and are run once.
 
-    decay, divisor: λ of each of the layers that are trained, and k.
+    amounts, divisor: λ of each of the layers that are trained, and k.
     images: (n, channels, height, width) floats in [0, 1].
     """
     frozen, trained = split(module)
     inputs = features(frozen, images)
     layers = [layer for layer in trained if isinstance(layer, nn.Linear)]
+    shares = [amount / divisor for amount in amounts]
     if len(layers) == 1:
-        [layer], [amount] = layers, decay
+        [layer], [share] = layers, shares
         fit = linear(
-            inputs.flatten(1), layer.out_features, lambda logits: F.cross_entropy(logits, labels), amount / divisor,
+            inputs.flatten(1), layer.out_features, lambda logits: F.cross_entropy(logits, labels), share,
             course.iterations, advance,
         )  # fmt: skip
         put(layer, *fit)
         return
-    penalties = [(layer.weight, amount / divisor) for layer, amount in zip(layers, decay, strict=True)]
 
     def loss(batch: Tensor, truth: Tensor) -> Tensor:
-        return F.cross_entropy(trained(batch), truth) + decay_of(penalties)
+        return F.cross_entropy(trained(batch), truth) + decay([layer.weight for layer in layers], shares)
 
     weights = list(trained.parameters())
-    descend(weights, lambda rows: loss(inputs[rows], labels[rows]), len(inputs), course, seed, advance)
-    converge(weights, lambda: loss(inputs, labels), course.iterations, advance)
+    descend(weights, lambda rows: loss(inputs[rows], labels[rows]), course.schedule(len(inputs)), seed, advance)
+    converge(weights, lambda: [loss(inputs, labels)], course.iterations, advance)
 
 
-BEND = 0.1  # how much cross-entropy bends along a logit, about: p (1 - p)
+def descend(
+    weights: Sequence[Tensor], loss: Callable[[Tensor], Tensor], schedule: Schedule, seed: int, advance: Advance
+) -> None:
+    """Adam. `loss(rows)` is that of the images at `rows`; there is a note at the end of each epoch."""
+    place = Place.start([seed], weights[0].device)
 
+    def after(sums: Tensor | None) -> None:
+        if sums is not None:
+            advance(f"Adam {place.step // schedule.per_epoch}/{schedule.epochs}")
 
-def linear(
-    inputs: Tensor, outputs: int, loss: Callable[[Tensor], Tensor], decay: float, iterations: int, advance: Advance
-) -> tuple[Tensor, Tensor]:
-    """Weights (outputs, d) and biases (outputs,) that minimise loss(logits) + decay Σw² on inputs (n, d), by L-BFGS.
-
-    A convex problem with one answer, so that it begins at nothing; the steps are taken in inputs that are shifted, and
-    scaled until the loss bends about as much along each of them, where L-BFGS is many times quicker.
-    """
-    middle, spread = inputs.mean(0), inputs.var(0)
-    size = (BEND * spread + 2 * decay).sqrt().clamp_min(1e-3)
-    even = (inputs - middle) / size
-    weight = torch.zeros(outputs, inputs.shape[1], device=inputs.device, requires_grad=True)
-    bias = torch.zeros(outputs, device=inputs.device, requires_grad=True)
-
-    def whole() -> Tensor:
-        return loss(F.linear(even, weight, bias)) + decay * (weight / size).square().sum()
-
-    converge([weight, bias], whole, iterations, advance)
-    found = (weight / size).detach()
-    return found, bias.detach() - found @ middle
+    loop(schedule, place, descent(torch.optim.Adam(weights, fused=True), loss), after)
 
 
 @torch.no_grad()
@@ -106,11 +94,6 @@ def put(layer: nn.Linear, weight: Tensor, bias: Tensor) -> None:
     """Make these the weights of `layer`."""
     layer.weight.copy_(weight)
     layer.bias.copy_(bias)
-
-
-def decay_of(penalties: Sequence[tuple[Tensor, float]]) -> Tensor:
-    """Σ over layers of an amount times the sum of its squared weights."""
-    return torch.stack([amount * weight.square().sum() for weight, amount in penalties]).sum()
 
 
 def split(module: nn.Module) -> tuple[nn.Sequential, nn.Sequential]:
@@ -126,59 +109,8 @@ def features(below: nn.Module, images: Tensor, rows: int = 2000) -> Tensor:
     return torch.cat([below(part) for part in images.split(rows)])
 
 
-def descend(
-    weights: Sequence[Tensor], loss: Callable[[Tensor], Tensor], images: int, course: Course, seed: int,
-    advance: Advance,
-) -> None:  # fmt: skip
-    """Adam, the rate falling by half a cosine. `loss(rows)` is that of the images at `rows`."""
-    epochs, batch = course.passes(images), min(course.batch, images)
-    if not epochs:
-        return
-    steps, step = epochs * (images // batch), 0
-    optimiser = torch.optim.Adam(weights, lr=course.rate, fused=True)
-    lane = torch.tensor([seed], device=weights[0].device)
-    for epoch in range(epochs):
-        rows = order(lane, epoch, images)[0]
-        for number in range(images // batch):
-            optimiser.param_groups[0]["lr"] = course.rate * 0.5 * (1 + math.cos(math.pi * step / steps))
-            optimiser.zero_grad()
-            loss(rows[number * batch : (number + 1) * batch]).backward()
-            optimiser.step()
-            step += 1
-        advance(f"Adam {epoch + 1}/{epochs}")
-
-
-def converge(weights: Sequence[Tensor], loss: Loss, iterations: int, advance: Advance, *, chunk: int = 10) -> None:
-    """L-BFGS on all images at once, with a strong Wolfe line search, until its steps change nothing or are used up."""
-    if not iterations:
-        return
-    optimiser = torch.optim.LBFGS(
-        weights, max_iter=chunk, max_eval=3 * chunk, history_size=20, line_search_fn="strong_wolfe",
-        tolerance_grad=1e-7, tolerance_change=1e-9,
-    )  # fmt: skip
-
-    def closure() -> Tensor:
-        optimiser.zero_grad()
-        value = loss()
-        value.backward()
-        return value
-
-    done = 0
-    for _ in range(math.ceil(iterations / chunk)):
-        optimiser.step(closure)
-        before, done = done, optimiser.state[weights[0]]["n_iter"]
-        advance(f"L-BFGS {done}/{iterations}")
-        if done - before < chunk:
-            break
-
-
 def error(module: nn.Module, images: Tensor, labels: Tensor, rows: int = 2000) -> float:
     """The share of images that a network gets wrong."""
     with torch.no_grad():
         answers = torch.cat([module(part).argmax(1) for part in images.split(rows)])
     return float((answers != labels).double().mean())
-
-
-def fresh(spec: str, shape: tuple[int, int, int], classes: int, seed: int, device: torch.device) -> nn.Module:
-    """A network of the zoo with the first weights of (spec, seed)."""
-    return fresh_module(spec, shape, classes, seed).to(device)

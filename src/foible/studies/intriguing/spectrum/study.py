@@ -21,11 +21,13 @@ from foible.inspect.spectrum import spectrum
 from foible.inspect.spectrum.bounds import Bounds, Effort
 from foible.inspect.spectrum.figures import draw_all
 from foible.inspect.spectrum.record import Spectrum, write
+from foible.inspect.spectrum.spectrum import ASKED
 from foible.networks.training import fresh_module
 from foible.processes import one_thread
 from foible.recipes.train.train import train
 from foible.runs.record import settings_hash
 from foible.studies.common import Result, Row, basket_for, data_for
+from foible.studies.intriguing.distortion.targets import distorted
 from foible.studies.intriguing.networks.baskets import paper_networks
 from foible.studies.intriguing.spectrum.table5 import TABLE5, draw_table5, matches
 
@@ -50,6 +52,7 @@ PLANS = {
 COLOUR_EPOCHS = 4
 SHOWN = ("N100-100-10", "N200-200-10", "AE400-10", "conv", "lenet")  # side by side in one figure
 IMAGENET = (3, 224, 224)
+MANY = 100  # images from which on it pays to start worker processes
 
 
 def run(
@@ -84,8 +87,7 @@ def _run(
     if basket is not None:
         settings |= {"networks": "given", "data": data}
         given = Basket.open(basket, device=device)
-        for name in given.names:
-            found.append(spectrum(given, network=name, data=data, images=count, effort=Effort(seed=seed), quiet=quiet))
+        found += [_measured(given, name, data, count, out, seed, quiet) for name in given.names]
         if data is None:
             result.notes.append("No data was given beside the basket: bounds alone, no growth.")
     else:
@@ -98,10 +100,7 @@ def _run(
         if alexnet:
             found.append(_alexnet(plan.alexnet, seed, device, quiet))
         for some, spec in _trained(scale, source, out, seed, device, quiet):
-            for name in some.names:
-                found.append(
-                    spectrum(some, network=name, data=spec, images=count, effort=Effort(seed=seed), quiet=quiet)
-                )
+            found += [_measured(some, name, spec, count, out, seed, quiet) for name in some.names]
     for one in found:
         write(one, out / "networks" / one.network)
         paper = TABLE5 if matches(one) else None
@@ -113,6 +112,14 @@ def _run(
     settings |= _settings(found)
     result.notes += _remarks(basket is None and alexnet)
     return result
+
+
+def _measured(basket: Basket, name: str, data: str | None, count: int, out: Path, seed: int, quiet: bool) -> Spectrum:
+    """One network's spectrum; with data also its growth along a run of distortions below `out`."""
+    run, workers = None, 1 if count < MANY else None
+    if data is not None:
+        run = distorted(basket, name, data, out, images=count, seed=seed, workers=workers, quiet=quiet, **ASKED)
+    return spectrum(basket, network=name, run=run, effort=Effort(seed=seed), quiet=quiet)
 
 
 def bound_rows(found: Spectrum, paper: Sequence[tuple[str, str, float, float]] | None = None) -> list[Row]:

@@ -26,7 +26,6 @@ from foible.disk import write_with_folder
 from foible.errors import UserError
 from foible.findings import Findings
 from foible.findings.tally import summarise
-from foible.images import decode_png
 from foible.networks import files, zoo
 from foible.processes import one_thread
 from foible.recipes.hunt.recipe import hunt
@@ -115,7 +114,7 @@ def run(
         findings = hunt(
             group, data, out=out / f"hunt-{name}-{key}", workers=workers or plan["workers"], quiet=quiet, **options
         )
-        originals, labels = _originals(findings, plan["originals"])
+        originals, labels = _originals(findings, data, plan["originals"])
         with one_thread():
             hard = severe(group, originals, labels, seed=seed, draws=plan["severe"])
         known = sensitivity(findings)
@@ -166,12 +165,13 @@ def _fewer(data: str, count: int, out: Path) -> str:
     return f"npz:{file}"
 
 
-def _originals(findings: Findings, count: int) -> tuple[Tensor, Tensor]:
+def _originals(findings: Findings, data: str, count: int) -> tuple[Tensor, Tensor]:
     """The first seed images of a hunt, (n, channels, height, width) uint8, which all networks get right, and their
     labels."""
     first = {row["origin_index"]: row for row in findings.head(20 * count)}
     chosen = list(first.values())[:count]
-    return torch.stack([decode_png(row["origin"]) for row in chosen]), torch.tensor([row["truth"] for row in chosen])
+    images = load(data, chosen[0]["origin_split"], quiet=True).images
+    return images[[row["origin_index"] for row in chosen]], torch.tensor([row["truth"] for row in chosen])
 
 
 def _add(

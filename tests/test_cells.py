@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from foible.search.elites.cells import COLUMNS, MOVES, Cell, bin_labels, cell_of, is_atlas, kind_of, size_bin, size_of
+from foible.cells import COLUMNS, MOVES, Cell, bin_labels, cell_of, is_atlas, kind_of, size_bin, size_of
 
 
 def row(**changed: Any) -> dict[str, Any]:
