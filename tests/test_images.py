@@ -5,6 +5,7 @@ import subprocess
 import threading
 import zlib
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -101,8 +102,8 @@ def crew(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[subprocess.Popen[byt
     monkeypatch.setattr("foible.png.MANY", 30)
     monkeypatch.setattr("foible.png.SHARE", 5_000)
     foible.png.helpers.cache_clear()
-    yield foible.png.helpers()
-    foible.png.dismiss(foible.png.helpers())
+    yield foible.png.helpers()[0]
+    foible.png.dismiss(foible.png.helpers()[0])
     foible.png.helpers.cache_clear()
 
 
@@ -118,6 +119,14 @@ def test_many_pngs_are_shared_out_among_processes(crew: tuple[subprocess.Popen[b
         crew[0].wait()
 
 
+@pytest.mark.usefixtures("crew")
+def test_several_may_ask_at_once() -> None:
+    sets = [drawn(40 + count) for count in range(6)]
+    with ThreadPoolExecutor(6) as pool:
+        for images, (_, data) in zip(sets, pool.map(packed, sets), strict=True):
+            assert data == b"".join(encode_pngs(images))
+
+
 def test_processes_that_help_end_when_nobody_asks(crew: tuple[subprocess.Popen[bytes], ...]) -> None:
     packed(drawn(100))
     assert crew[0].stdin is not None
@@ -129,5 +138,5 @@ def test_a_worker_process_has_no_helpers(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr("os.cpu_count", lambda: 4)
     monkeypatch.setattr("foible.png.parent_process", lambda: object())
     foible.png.helpers.cache_clear()
-    assert foible.png.helpers() == ()
+    assert foible.png.helpers()[0] == ()
     foible.png.helpers.cache_clear()

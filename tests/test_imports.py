@@ -8,8 +8,9 @@ from pathlib import Path
 import foible
 
 LEAVES = (
-    "errors", "text", "randomness", "statistics", "odds", "progress", "processes", "memory", "disk", "records",
-    "permission", "specs", "spec_files", "cells", "png", "images", "views", "warping", "warping_gpu", "figures",
+    "errors", "text", "randomness", "randomness_gpu", "statistics", "odds", "progress", "processes", "memory", "disk",
+    "records", "permission", "specs", "spec_files", "cells", "png", "images", "views", "warping", "warping_gpu",
+    "figures",
 )  # fmt: skip
 FLOORS = (  # of the house, from the ground
     LEAVES,

@@ -33,6 +33,8 @@ SHARE = 1_000_000  # bytes of pixels that a process is handed at a time
 HELPER = "from foible.png import help_out; help_out()"
 
 Pixels = npt.NDArray[np.uint8]
+Helper = subprocess.Popen[bytes]
+_Free = SimpleQueue[Helper]
 
 
 def encode_png(image: Any) -> bytes:
@@ -53,13 +55,10 @@ def encode_pngs(images: Pixels) -> list[bytes]:
 
 def packed(images: Pixels) -> tuple[npt.NDArray[np.int32], bytes]:
     """The same, one after the other: how long each is (n,), and all of them. Many are shared out among processes."""
-    crew = helpers() if len(images) >= MANY else ()
+    crew, free = helpers() if len(images) >= MANY else ((), _Free())
     if not crew:
         made = encode_pngs(images)
         return np.array([len(png) for png in made], np.int32), b"".join(made)
-    free: SimpleQueue[subprocess.Popen[bytes]] = SimpleQueue()
-    for helper in crew:
-        free.put(helper)
 
     def encode(part: Pixels) -> tuple[npt.NDArray[np.int32], bytes]:
         helper = free.get()
@@ -77,21 +76,23 @@ def packed(images: Pixels) -> tuple[npt.NDArray[np.int32], bytes]:
 
 
 @cache
-def helpers() -> tuple[subprocess.Popen[bytes], ...]:
-    """Processes that encode, one for each core but one; none in a worker process, or where cores are few. They end with
-    this process. Asking for them starts them."""
-    many = (os.cpu_count() or 1) - 1
+def helpers() -> tuple[tuple[Helper, ...], _Free]:
+    """Processes that encode, and those of them that nobody has asked for anything: one for each core but one; none in a
+    worker process, or where cores are few. They end with this process. Asking for them starts them."""
+    free, many = _Free(), (os.cpu_count() or 1) - 1
     if many < 3 or parent_process() is not None:
-        return ()
+        return (), free
     command, environment = [sys.executable, "-P", "-c", HELPER], os.environ | {"OMP_NUM_THREADS": "1"}
     crew = tuple(
         subprocess.Popen(command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE) for _ in range(many)
     )
+    for helper in crew:
+        free.put(helper)
     atexit.register(dismiss, crew)
-    return crew
+    return crew, free
 
 
-def dismiss(crew: Sequence[subprocess.Popen[bytes]]) -> None:
+def dismiss(crew: Sequence[Helper]) -> None:
     """Closed pipes end them."""
     for helper in crew:
         for pipe in (helper.stdin, helper.stdout):
@@ -116,7 +117,7 @@ def help_out() -> None:
         sys.stdout.buffer.flush()
 
 
-def _ask(helper: subprocess.Popen[bytes], part: Pixels) -> tuple[npt.NDArray[np.int32], bytes]:
+def _ask(helper: Helper, part: Pixels) -> tuple[npt.NDArray[np.int32], bytes]:
     assert helper.stdin is not None
     assert helper.stdout is not None
     helper.stdin.write(struct.pack("<4q", *part.shape) + np.ascontiguousarray(part).tobytes())

@@ -16,6 +16,8 @@ import math
 import torch
 from torch import Tensor
 
+from foible.randomness_gpu import fused_philox, works
+
 _MASK = 0xFFFFFFFF
 _MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
 _WEYL = (0x9E3779B9, 0xBB67AE85)
@@ -28,6 +30,8 @@ def philox(counter: tuple[Tensor, Tensor, Tensor, Tensor], key: tuple[int, int])
     The 64-bit product of two 32-bit words may wrap in int64, and `>>` is arithmetic: masking after the shift gives
     the right high word all the same.
     """
+    if counter[0].is_cuda and works():
+        return fused_philox(counter, key)
     c0, c1, c2, c3 = counter
     k0, k1 = key
     for _ in range(_ROUNDS):

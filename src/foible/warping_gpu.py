@@ -12,6 +12,8 @@ from threading import Thread
 import torch
 from torch import Tensor
 
+from foible import randomness_gpu
+
 try:
     import triton
     import triton.language as tl
@@ -67,14 +69,16 @@ def _works() -> bool:
     return True
 
 
+@lru_cache(maxsize=1)
 def wake() -> None:
-    """Have a thread load what a GPU needs (its libraries, this kernel), which takes a second or two, beside whatever is
+    """Have a thread load what a GPU needs (its libraries, our kernels), which takes a second or two, beside whatever is
     done before the first image."""
 
     def touch() -> None:
         square = torch.ones(16, 16, device="cuda")
         (square @ square).logsumexp(1)
         _works()
+        randomness_gpu.works()
 
     if torch.cuda.is_available():
         Thread(target=touch, daemon=True).start()

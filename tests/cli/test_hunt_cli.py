@@ -148,11 +148,11 @@ def test_unit_sizes_draw_the_same_numbers(mlps: Path, tmp_path: Path, capsys: py
         for ours, path in zip(drawn, other.column("path"), strict=True):
             theirs = {move["step"]: move["draws"] for move in path}
             assert all(ours[step] == theirs[step] for step in ours.keys() & theirs.keys())
-        for name in ("image", "outcome", "said", "candidates", "forwards", "path", "point", "after", "film"):
+        for name in ("image", "outcome", "said", "candidates", "forwards", "path", "point", "after"):
             same = sum(a == b for a, b in zip(first.column(name), other.column(name), strict=True))
             assert same >= 990, name
         for ours, theirs in zip(first, other, strict=True):
-            if ours["path"] == theirs["path"]:
+            if ours["path"] == theirs["path"] and ours["trace"] is not None:
                 assert np.allclose(ours["trace"], theirs["trace"], atol=1e-5)
 
 

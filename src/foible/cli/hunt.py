@@ -81,6 +81,10 @@ def hunt(
 
     Example: foible hunt --basket B --data mnist --suspect mlp-10 --peer-confidence 0.9 --out runs/mnist
     """
+    if device != "cpu":
+        from foible.warping_gpu import wake
+
+        wake()
     from foible.recipes.hunt import HUNT
     from foible.recipes.hunt.recipe import hunt as run_hunt
     from foible.report import write_report

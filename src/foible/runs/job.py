@@ -24,7 +24,7 @@ from foible.permission import Permission
 from foible.processes import cores, one_thread
 from foible.progress import progress
 from foible.runs.folder import RunFolder
-from foible.runs.local import Shard, do_unit, run_units
+from foible.runs.local import do_unit, do_units, run_units, shard_of
 from foible.runs.recipe import RECIPES, Recipe, find_recipe, load
 from foible.runs.record import settings_hash
 from foible.runs.reopen import open_again
@@ -136,6 +136,9 @@ def _do(task: Task, work: Work, folder: RunFolder, doing: str, *, apart: bool, f
             return
         try:
             with one_thread():
+                if task.basket.device.type != "cpu":
+                    do_units(work.unit, folder, missing, bar.advance)
+                    return
                 for unit in missing:
                     do_unit(work.unit, folder, unit, bar.advance)
         except KeyboardInterrupt:
@@ -170,13 +173,13 @@ def _in_memory(task: Task) -> Findings:
         if recipe.first is not None:
             first = load(recipe.first)(task)
             with progress(recipe.doing, sum(first.sizes), quiet=task.quiet) as bar:
-                before = [first.unit(unit, bar.advance) for unit in range(len(first.sizes))]
+                before = [shard_of(first.unit(unit, bar.advance)).rows for unit in range(len(first.sizes))]
         work = _units(task, before)
         with progress(recipe.doing, sum(work.sizes), quiet=task.quiet or recipe.first is not None) as bar:
-            made = [work.unit(unit, bar.advance) for unit in range(len(work.sizes))]
+            made = [shard_of(work.unit(unit, bar.advance)).rows for unit in range(len(work.sizes))]
     if recipe.finish is not None:
         load(recipe.finish)(task, work, None)
-    return Findings.concat([Findings(one.rows if isinstance(one, Shard) else one) for one in made])
+    return Findings.concat(map(Findings, made))
 
 
 def _tables(folder: RunFolder) -> list[pa.Table]:

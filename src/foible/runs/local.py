@@ -13,10 +13,11 @@ import signal
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import pyarrow as pa
 import torch
@@ -37,14 +38,39 @@ class Shard(NamedTuple):
     beside: Mapping[str, bytes]
 
 
-Work = Callable[[int, Tick], pa.Table | Shard]  # (unit, tick) -> its rows
+Made: TypeAlias = pa.Table | Shard | Callable[[], pa.Table | Shard]  # rows of a unit, or what is left to do for them
+Work = Callable[[int, Tick], Made]  # (unit, tick) -> its rows
 
 
 def do_unit(work: Work, folder: RunFolder, unit: int, tick: Tick) -> None:
-    """Do one unit and write what it made, its shard last."""
+    """Do one unit and write what it made."""
     started = time.perf_counter()
-    made = work(unit, tick)
-    rows, beside = made if isinstance(made, Shard) else (made, {})
+    write_unit(work(unit, tick), folder, unit, started)
+
+
+def do_units(work: Work, folder: RunFolder, units: Sequence[int], tick: Tick) -> None:
+    """Do units where another device does the work: what is left of one is done, and written, beside the next."""
+    with ThreadPoolExecutor(1) as beside:
+        last: Future[None] | None = None
+        for unit in units:
+            started = time.perf_counter()
+            made = work(unit, tick)
+            if last is not None:
+                last.result()
+            last = beside.submit(write_unit, made, folder, unit, started)
+        if last is not None:
+            last.result()
+
+
+def shard_of(made: Made) -> Shard:
+    """Do what is left to be done."""
+    done = made() if callable(made) else made
+    return done if isinstance(done, Shard) else Shard(done, {})
+
+
+def write_unit(made: Made, folder: RunFolder, unit: int, started: float) -> None:
+    """Write what a unit made, its shard last."""
+    rows, beside = shard_of(made)
     for path, data in beside.items():
         place = Path(path)
         write_atomically(folder.inside(str(place.parent)) / place.name, data)

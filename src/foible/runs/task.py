@@ -6,14 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-import pyarrow as pa
 import torch
 from torch import Tensor
 
 from foible.basket import Basket
 from foible.basket.matching import Matched
 from foible.permission import NOTHING, Permission
-from foible.runs.local import Shard, Tick
+from foible.runs.local import Made, Tick
 from foible.runs.recipe import Recipe
 from foible.runs.record import settings_hash
 
@@ -25,8 +24,9 @@ class Work(Protocol):
     def sizes(self) -> Sequence[int]:
         """What each unit counts on the bar; there are as many units as sizes."""
 
-    def unit(self, number: int, tick: Tick) -> pa.Table | Shard:
-        """The rows of one unit; `tick(k)` says that k more are done."""
+    def unit(self, number: int, tick: Tick) -> Made:
+        """The rows of one unit; `tick(k)` says that k more are done. Or a function that gives them: what is left to be
+        done without the networks, which on a GPU happens beside the next unit."""
 
 
 class ImageUnits:

@@ -19,7 +19,7 @@ def write_fiftyone(chosen: Chosen, folder: Path) -> int:
     count = 0
     with (folder / "labels.json").open("w", encoding="utf-8") as labels:
         labels.write(f'{{"classes": {json.dumps(list(chosen.classes), ensure_ascii=False)},\n"labels": {{')
-        for row in chosen:
+        for row in chosen.with_images():
             stem = place(data, row["id"], row["image"]).removesuffix(".png")
             labels.write(",\n" if count else "\n")
             labels.write(f"{json.dumps(stem)}: {json.dumps(_label(chosen, row), ensure_ascii=False, allow_nan=False)}")

@@ -14,7 +14,7 @@ def write_folder(chosen: Chosen, folder: Path) -> int:
     folder.mkdir()
 
     def placed() -> Iterator[tuple[Row, Row]]:
-        for row in chosen:
+        for row in chosen.with_images():
             name = chosen.name(chosen.label(row))
             home = folder / ("unlabelled" if name is None else safe_name(name))
             home.mkdir(exist_ok=True)

@@ -34,7 +34,7 @@ def write_imagefolder(chosen: Chosen, folder: Path, *, split: str | None = None)
     origins.mkdir(parents=True)
     count = 0
     with (home / "metadata.jsonl").open("w", encoding="utf-8") as lines:
-        for row in chosen:
+        for row in chosen.with_images():
             name = place(home, row["id"], row["image"])
             origin = None
             if row["origin"] == row["image"]:
@@ -78,7 +78,7 @@ def _groups(chosen: Chosen) -> Iterator[list[Row]]:
     """The rows, a row group at a time."""
     group: list[Row] = []
     size = 0
-    for row in chosen:
+    for row in chosen.with_images():
         pictures = {name: _image(row["id"], row[name]) for name in ("image", "origin")}
         group.append({**pictures, "label": chosen.label(row), **chosen.flat(row)})
         size += len(row["image"]) + len(row["origin"] or b"")

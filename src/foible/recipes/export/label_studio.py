@@ -52,7 +52,7 @@ def write_label_studio(chosen: Chosen, folder: Path, *, predictions: bool = Fals
         with (folder / "tasks.json").open("w", encoding="utf-8") as tasks:
             tasks.write("[")
             before = "\n"
-            for row in chosen:
+            for row in chosen.with_images():
                 name = place(images, row["id"], row["image"])
                 # No more: a task's data is shown to those who label, and even the name of a file may tell its class.
                 task: dict[str, Any] = {"data": {"image": f"/data/local-files/?d=images/{name}", "finding": row["id"]}}

@@ -81,8 +81,11 @@ class Chosen:
         """Row after row as Python values, without the way there (path, trace, film)."""
         for part in self.parts(_READ):
             for batch in part.table.to_batches(max_chunksize=_ROWS):
-                for row in batch.to_pylist():
-                    yield self._shown(row) if row["image"] is None else row
+                yield from batch.to_pylist()
+
+    def with_images(self) -> Iterator[Row]:
+        """The same, each with its images."""
+        return (self._shown(row) if row["image"] is None else row for row in self)
 
     def _shown(self, row: Row) -> Row:
         """A row of a search that found nothing, with the images that it does not keep."""

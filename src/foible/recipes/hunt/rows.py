@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -35,7 +37,7 @@ from foible.findings.telling import best_of_each, telling
 from foible.images import encode_png, to_bytes, to_floats
 from foible.objectives import Objective, of_class, probabilities, slack_of
 from foible.realism import Realism
-from foible.search.shrink import shrink
+from foible.search.shrink import Shrunk, shrink
 from foible.search.task import EXHAUSTED, FOUND, INVALID, Accepted, Found, Trials
 from foible.search.walking import Paths, retrace
 
@@ -77,8 +79,9 @@ def make_rows(
     config: str,
     shrinks: bool = False,
     realism: Realism | None = None,
-) -> pa.Table:
-    """A row for each of the trials that `found` speaks of, by `foible.findings.SCHEMA`.
+) -> Callable[[], pa.Table]:
+    """A row for each of the trials that `found` speaks of, by `foible.findings.SCHEMA`. All that networks have to say
+    is asked here; the function that is given back puts it together.
 
     index: (n,) where in the data the seed images stand. labelled: the aims are known labels, not a consensus. Of a
     trial that found nothing a row keeps what it takes to see it again: the place of its seed image, and its path.
@@ -97,35 +100,51 @@ def make_rows(
     said = answers(after.cpu())
     before, after = (probabilities(logits).cpu() for logits in (before, after))
     lanes, at, start = trials.lanes.tolist(), place(space, points, count), of_class(before, aims).t()
-    least: Columns = {}
-    if shrinks and len(held):
-        least = _least(space, objective, basket, seeds, aims, paths, held, suspect, at["kinds"])
-    if several:
-        least.pop("kinds", None)  # an atlas keeps apart what it found, as it found it
     seen = pixels[kept.to(pixels.device)]
-    typical = None if realism is None else realism.score(to_floats(seen))
-    return as_table(
-        identity(
-            [everyone] * count, lanes, config=config, device=basket.device, which=_nth(lanes) if several else None
-        ),
-        origin(data, index.tolist(), spread(as_pngs(to_bytes(seeds[kept.to(seeds.device)])), kept, count)),
-        # Without labels the class aimed at: what replay and reports go by, also where the peers end up differing.
-        answered(
-            before, after, said, truth=aims if labelled else None, label_from="label" if labelled else "consensus",
-            consensus=None if labelled else aims,
-        ),
-        cost(found.forwards, found.backwards, candidates=found.candidates, moves=moves),
-        walked(accepted, moves, start, kept),
-        at,
-        ended(
-            [OUTCOMES[value] for value in outcome.tolist()], spread(as_pngs(seen), kept, count),
-            score=None if slack is None else slack.amin(0),
-            realism=None if typical is None else spread(pa.array(typical.cpu().numpy()), kept, count),
-        ),
-        least,
-        {"film": _films(space, seeds, paths, accepted, start, aims, held)},
-        count=count,
-    )  # fmt: skip
+    images, origins = _pngs(seen), _pngs(to_bytes(seeds[kept.to(seeds.device)]))
+    typical = None if realism is None else realism.score(to_floats(seen)).cpu()
+    films = _films(space, seeds, paths, accepted, start, aims, held)
+    least: Callable[[], Columns] = dict
+    if shrinks and len(held):
+        first = seeds[held.to(seeds.device)]
+        shrunk = shrink(space, objective, basket, first, aims[held], paths[held], suspect=suspect)
+        least = _least(space, shrunk, held, None if several else at["kinds"], count)
+
+    def table() -> pa.Table:
+        return as_table(
+            identity(
+                [everyone] * count, lanes, config=config, device=basket.device, which=_nth(lanes) if several else None
+            ),
+            origin(data, index.tolist(), spread(origins(), kept, count)),
+            # Without labels the class aimed at: what replay and reports go by, also where the peers end up differing.
+            answered(
+                before, after, said, truth=aims if labelled else None,
+                label_from="label" if labelled else "consensus", consensus=None if labelled else aims,
+            ),
+            cost(found.forwards, found.backwards, candidates=found.candidates, moves=moves),
+            walked(accepted, moves, start, kept),
+            at,
+            ended(
+                [OUTCOMES[value] for value in outcome.tolist()], spread(images(), kept, count),
+                score=None if slack is None else slack.amin(0),
+                realism=None if typical is None else spread(pa.array(typical.numpy()), kept, count),
+            ),
+            least(),
+            {"film": films},
+            count=count,
+        )  # fmt: skip
+
+    return table
+
+
+def _pngs(pixels: Tensor) -> Callable[[], pa.Array]:
+    """As files, which are made beside what comes next where another device does the work."""
+    if not pixels.is_cuda:
+        return partial(as_pngs, pixels)
+    pool = ThreadPoolExecutor(1)
+    made = pool.submit(as_pngs, pixels.cpu())
+    pool.shutdown(wait=False)
+    return made.result
 
 
 def _nth(lanes: Sequence[int]) -> list[int]:
@@ -139,23 +158,28 @@ def _nth(lanes: Sequence[int]) -> list[int]:
 
 
 def _least(
-    space: Any, objective: Objective, basket: Basket, seeds: Tensor, aims: Tensor, paths: Paths,
-    rows: Tensor, suspect: str, kinds: list[list[str]],
-) -> Columns:  # fmt: skip
-    """The columns of the least change that still holds, for these rows (the found ones); for the others null, and
-    their own kinds."""
-    count, start = len(paths), seeds[rows.to(seeds.device)]
-    shrunk = shrink(space, objective, basket, start, aims[rows], paths[rows], suspect=suspect)
-    kinds = list(kinds)
-    for row, own in zip(rows.tolist(), shrunk.kinds, strict=True):
-        kinds[row] = own
-    made = {
-        "least_path": pa.ListArray.from_arrays(as_offsets(shrunk.paths.lengths), as_lists(shrunk.paths.draws)),
-        "least_image": as_pngs(to_bytes(shrunk.images)),
-        "least_change": described(space, shrunk.points, len(rows)),
-        "least_forwards": pa.array(shrunk.forwards.numpy()),
-    }
-    return {"kinds": kinds} | {name: spread(values, rows, count) for name, values in made.items()}
+    space: Any, shrunk: Shrunk, rows: Tensor, kinds: list[list[str]] | None, count: int
+) -> Callable[[], Columns]:
+    """The columns of the least change that still holds, for these of `count` rows; null in the others. kinds: of all
+    rows, to be replaced by those of the least change; None leaves them alone, as in an atlas, which keeps apart what it
+    found as it found it."""
+    images, change = _pngs(to_bytes(shrunk.images)), described(space, shrunk.points, len(rows))
+
+    def columns() -> Columns:
+        paths = shrunk.paths
+        made = {
+            "least_path": pa.ListArray.from_arrays(as_offsets(paths.lengths), as_lists(paths.draws)),
+            "least_image": images(),
+            "least_change": change,
+            "least_forwards": pa.array(shrunk.forwards.numpy()),
+        }
+        whole: Columns = {name: spread(values, rows, count) for name, values in made.items()}
+        if kinds is not None:
+            own = dict(zip(rows.tolist(), shrunk.kinds, strict=True))
+            whole["kinds"] = [own.get(row, those) for row, those in enumerate(kinds)]
+        return whole
+
+    return columns
 
 
 def _films(

@@ -81,12 +81,12 @@ class Searching:
         )  # fmt: skip
         if found.trial is not None:
             trials, index = trials.rows(found.trial), index[found.trial]
-        table = make_rows(
+        rows = make_rows(
             task.parts["space"], task.parts["objective"], basket, trials, found, suspect=suspect,
             data=task.matched.data, index=index, labelled=not settings["unlabelled"], config=task.key,
             shrinks=settings["shrink"], realism=self.realism,
         )  # fmt: skip
-        return with_metadata(table, task.basket.classes, {task.key: settings})
+        return lambda: with_metadata(rows(), task.basket.classes, {task.key: settings})
 
 
 def settings_of(task: Task) -> dict[str, Any]:
@@ -97,7 +97,7 @@ def settings_of(task: Task) -> dict[str, Any]:
     pixels = channels * matched.size[0] * matched.size[1]
     gpu = basket.device.type != "cpu"  # it likes more lanes at once, and does one unit after another
     share = config.trials if config.atlas or gpu else math.ceil(config.trials / 2)  # an atlas is one map a unit
-    lanes, values = (100_000, 256_000_000) if gpu else (20_000, 16_000_000)
+    lanes, values = (250_000, 256_000_000) if gpu else (20_000, 16_000_000)
     same = ("trials", "seed", "precision", "budget", "unlabelled", "atlas", "shrink")
     return {
         "suspects": list(config.suspect) or [name for name in basket.names if name not in config.peers],

@@ -24,7 +24,7 @@ from foible.search.asking import Asker, trace_of
 from foible.search.climb.lanes import ROUND, Lanes
 from foible.search.task import INVALID, Found, some_rows
 
-AHEAD = 64  # most candidates of one lane that are judged at once, where there is room
+AHEAD = 512  # most candidates of one lane that are judged at once, where there is room
 
 
 class State(NamedTuple):
