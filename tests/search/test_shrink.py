@@ -231,7 +231,7 @@ def test_paths_are_a_sequence() -> None:
 
 
 def test_rows_of_a_batch_are_lanes_within_the_memory_of_a_cpu() -> None:
-    """As on a CPU: a thousand small images, and as few as are needed of large ones."""
+    """As on a CPU: two thousand small images, and as few as are needed of large ones."""
     basket = linear_basket()
-    assert _width(basket, torch.empty(3, 1, 28, 28)) == 1000
+    assert _width(basket, torch.empty(3, 1, 28, 28)) == 2000
     assert _width(basket, torch.empty(1, 1, 400, 4000)) == 10

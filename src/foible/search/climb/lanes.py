@@ -156,9 +156,9 @@ def _put(points: Any, index: Tensor, new: Any, rows: Tensor | None = None) -> No
 
 
 def lanes_of(basket: Basket, seeds: Tensor) -> int:
-    """How many lanes share a batch: 1,000, and on a GPU a share of its free memory, activations allowed for."""
+    """How many lanes share a batch: 2,000, and on a GPU a share of its free memory, activations allowed for."""
     if basket.device.type != "cuda":
-        return 1000
+        return 2000
     free, _ = torch.cuda.mem_get_info(basket.device)
     bytes_each = 4 * seeds[:1].numel()
     return int(max(64, min(131_072, free // 4 // (64 * max(1, bytes_each)))))
