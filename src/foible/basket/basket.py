@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from foible.basket.graphs import Graphs
+from foible.basket.precision import real_float32
 from foible.errors import UserError
 from foible.images import LEAST_ROWS, to_floats
 from foible.networks.classes import align
@@ -85,6 +86,8 @@ class Basket:
         if not networks:
             raise UserError("a basket needs at least one network")
         self.device = pick_device(device)
+        if self.device.type == "cuda":
+            real_float32()
         self.shape = shape
         self._graphs = Graphs()
         self._habits: dict[str, Habits] = {}  # of the networks that have been asked

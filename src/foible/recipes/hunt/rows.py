@@ -15,6 +15,7 @@ from torch.nn.functional import interpolate
 
 from foible.basket import Basket
 from foible.basket.accuracy import answers
+from foible.basket.precision import noise
 from foible.data import Dataset, Photographs
 from foible.findings import OUTCOMES
 from foible.findings.rows import (
@@ -94,9 +95,10 @@ def make_rows(
     points = retrace(space, seeds, paths)
     pixels = to_bytes(space.render(points)[:count])
     before, after = basket.judge(seeds, everyone), basket.judge(to_floats(pixels), everyone)
-    outcome = _judged_again(objective, found.outcome, after, aims)
-    held, kept = ((outcome == FOUND).nonzero()[:, 0], (outcome != EXHAUSTED).nonzero()[:, 0])
+    firm = noise(basket, to_floats(pixels), everyone) if pixels.is_cuda else 0.0
     slack = slack_of(objective, after, aims.to(after.device))
+    outcome = _judged_again(objective, found.outcome, after, aims, None if slack is None else slack.amin(0) > firm)
+    held, kept = ((outcome == FOUND).nonzero()[:, 0], (outcome != EXHAUSTED).nonzero()[:, 0])
     said = answers(after.cpu())
     before, after = (probabilities(logits).cpu() for logits in (before, after))
     lanes, at, start = trials.lanes.tolist(), place(space, points, count), of_class(before, aims).t()
@@ -195,9 +197,10 @@ def _films(
     return spread(pa.array(films, pa.binary()), rows, len(paths))
 
 
-def _judged_again(objective: Objective, claimed: Tensor, after: Tensor, aims: Tensor) -> Tensor:
+def _judged_again(objective: Objective, claimed: Tensor, after: Tensor, aims: Tensor, firmly: Tensor | None) -> Tensor:
     """The final pixels decide: a claim that they do not bear out is no finding, and one that only rounding to 8 bits
-    made is one. An answer that is not a number is `invalid`."""
-    holds = objective.found(after, aims.to(after.device)).cpu()
+    made is one; where it is known, by more than the device's own noise. An answer that is not a number is `invalid`."""
+    holds = objective.found(after, aims.to(after.device))
+    holds = (holds if firmly is None else holds & firmly).cpu()
     outcome = torch.where(claimed == INVALID, INVALID, torch.where(holds, FOUND, EXHAUSTED))
     return torch.where(after.isfinite().all(2).all(0).cpu(), outcome, INVALID)

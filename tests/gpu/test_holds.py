@@ -1,0 +1,56 @@
+"""What is found on a GPU holds: replayed there in other batches, and on a CPU, pixel for pixel. Needs CUDA."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import foible
+from foible.basket import Basket
+from foible.recipes.replay import replay
+
+pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs CUDA")
+SPECS = ["lenet", "resnet:8,width=8", "cnn4"]
+
+
+@pytest.fixture(scope="module")
+def networks(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("gpu") / "networks"
+    foible.train(SPECS, "digits", out=folder, epochs=3, device="cuda", quiet=True)
+    return folder
+
+
+def everywhere(run: Path, networks: Path) -> None:
+    """Every row, on the GPU and on a CPU."""
+    for basket in (None, Basket.open(networks, device="cpu")):
+        wrong = [again for again in replay(run, basket=basket) if not again.holds]
+        assert wrong == []
+
+
+def test_float32_is_float32_once_a_basket_is_open(networks: Path) -> None:
+    torch.backends.cudnn.allow_tf32 = True
+    basket = Basket.open(networks, device="cuda")
+    assert not torch.backends.cudnn.allow_tf32
+    images = torch.rand(40, 1, 28, 28, generator=torch.Generator().manual_seed(0))
+    here, there = basket.judge(images.cuda()).cpu(), Basket.open(networks, device="cpu").judge(images)
+    assert torch.allclose(here, there, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("search", ["hill-climb?patience=100", "gradient"])
+def test_a_hunts_finds_hold(networks: Path, tmp_path: Path, search: str) -> None:
+    options: dict[str, Any] = {"search": search, "trials": 60, "peer_confidence": 0.6}
+    found = foible.hunt(networks, "digits", out=tmp_path / "run", device="cuda", quiet=True, **options)
+    assert len(found.filter(outcome="found")) > 20
+    everywhere(tmp_path / "run", networks)
+
+
+def test_distortions_hold(networks: Path, tmp_path: Path) -> None:
+    found = foible.distort(
+        networks, "digits", source=SPECS[1].replace(":", "-").replace(",", "-").replace("=", "-"), images=40,
+        out=tmp_path / "run", device="cuda", quiet=True,
+    )  # fmt: skip
+    assert len(found.filter(outcome="found")) == 40
+    everywhere(tmp_path / "run", networks)
