@@ -76,7 +76,7 @@ def test_pngs_are_shared_out_where_there_are_many_or_large_ones(
         return deflate(data)
 
     monkeypatch.setattr("foible.png._deflate", noted)
-    monkeypatch.setattr("os.cpu_count", lambda: 4)
+    monkeypatch.setattr("foible.png.cores", lambda: 4)
     here = {threading.current_thread()}
     made = encode_pngs(images)
     assert seen.isdisjoint(here) if shared else seen == here
@@ -98,7 +98,7 @@ def test_pngs_are_the_bytes_of_zlibs_runs() -> None:
 @pytest.fixture
 def crew(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[subprocess.Popen[bytes], ...]]:
     """Processes that help, on a machine of four cores where thirty images are many."""
-    monkeypatch.setattr("os.cpu_count", lambda: 4)
+    monkeypatch.setattr("foible.png.cores", lambda: 4)
     monkeypatch.setattr("foible.png.MANY", 30)
     monkeypatch.setattr("foible.png.SHARE", 5_000)
     foible.png.helpers.cache_clear()
@@ -135,7 +135,7 @@ def test_processes_that_help_end_when_nobody_asks(crew: tuple[subprocess.Popen[b
 
 
 def test_a_worker_process_has_no_helpers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("os.cpu_count", lambda: 4)
+    monkeypatch.setattr("foible.png.cores", lambda: 4)
     monkeypatch.setattr("foible.png.parent_process", lambda: object())
     foible.png.helpers.cache_clear()
     assert foible.png.helpers()[0] == ()

@@ -24,6 +24,8 @@ from typing import IO, Any
 import numpy as np
 import numpy.typing as npt
 
+from foible.processes import cores
+
 SIGNATURE = b"\x89PNG\r\n\x1a\n"
 END = b"\0\0\0\0IEND\xaeB`\x82"
 PART = 200_000  # bytes of pixels that a thread encodes at a time: one photograph, or some hundred drawn digits
@@ -48,7 +50,7 @@ def encode_pngs(images: Pixels) -> list[bytes]:
     parts = _parts(images, PART)
     if len(parts) < 2 or parent_process() is not None:
         return [png for part in parts for png in _encode(part)]
-    threads = min(len(parts), os.cpu_count() or 1, 1 + images[0].size // FEEDS)
+    threads = min(len(parts), cores(), 1 + images[0].size // FEEDS)
     with ThreadPoolExecutor(threads) as pool:  # zlib lets go of the interpreter's lock
         return [png for done in pool.map(_encode, parts) for png in done]
 
@@ -79,12 +81,15 @@ def packed(images: Pixels) -> tuple[npt.NDArray[np.int32], bytes]:
 def helpers() -> tuple[tuple[Helper, ...], _Free]:
     """Processes that encode, and those of them that nobody has asked for anything: one for each core but one; none in a
     worker process, or where cores are few. They end with this process. Asking for them starts them."""
-    free, many = _Free(), (os.cpu_count() or 1) - 1
+    free, many = _Free(), cores() - 1
     if many < 3 or parent_process() is not None:
         return (), free
     command, environment = [sys.executable, "-P", "-c", HELPER], os.environ | {"OMP_NUM_THREADS": "1"}
     crew = tuple(
-        subprocess.Popen(command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE) for _ in range(many)
+        subprocess.Popen(  # one that cannot start is done without, and in silence
+            command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+        )
+        for _ in range(many)
     )
     for helper in crew:
         free.put(helper)

@@ -7,8 +7,6 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
-import torch
-
 SAFE = "PYTHONSAFEPATH"
 
 
@@ -21,6 +19,8 @@ def cores() -> int:
 @contextmanager
 def one_thread() -> Iterator[None]:
     """One torch thread inside, the caller's number again outside."""
+    import torch  # not at the top: who counts cores need not wait for it
+
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:

@@ -113,14 +113,15 @@ def _extra(name: str) -> dict[str, Any]:
 def _devices() -> dict[str, Any]:
     import torch
 
-    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    from foible.processes import cores
+
     cuda = []
     if torch.cuda.is_available():
         for index in range(torch.cuda.device_count()):
             card = torch.cuda.get_device_properties(index)
             cuda.append({"name": card.name, "memory_gib": round(card.total_memory / 2**30, 1)})
     return {
-        "cpu": {"cores": os.cpu_count(), "usable": usable, "torch_threads": torch.get_num_threads()},
+        "cpu": {"cores": os.cpu_count(), "usable": cores(), "torch_threads": torch.get_num_threads()},
         "cuda": cuda,
         "cuda_build": torch.version.cuda,
         "mps": torch.backends.mps.is_available(),

@@ -206,12 +206,16 @@ def export(
     split: Annotated[
         str | None, typer.Option(help="For hf: train (default), validation or test.", show_default=False)
     ] = None,
+    trust: Annotated[
+        bool,
+        typer.Option("--trust", help="With --all: run the Python files and read the data that the run names."),
+    ] = False,
     json: Json = False,
 ) -> None:
     """Hand findings to people and other tools, in the layout that each tool reads."""
     from foible.recipes.export import export as run_export
 
-    count = run_export(run, to, out, everything=all, tags=tag or (), predictions=predictions, split=split)
+    count = run_export(run, to, out, everything=all, tags=tag or (), predictions=predictions, split=split, trust=trust)
     print(json_module.dumps({"written": count, "out": str(out)}) if json else f"{count} rows written to {out}")
 
 

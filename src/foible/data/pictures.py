@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
@@ -15,6 +14,7 @@ from foible.data.decode import Pixels, picture, pixels_of, reason
 from foible.data.photographs import Photographs
 from foible.data.quiet import quiet_pillow
 from foible.errors import UserError
+from foible.processes import cores
 from foible.progress import progress
 from foible.text import shown
 
@@ -35,7 +35,7 @@ def gather(photographs: Photographs, quiet: bool) -> Dataset:
     problems: list[str] = []
     with (
         quiet_pillow(),
-        ThreadPoolExecutor(min(8, os.cpu_count() or 1), thread_name_prefix="foible-decode") as pool,
+        ThreadPoolExecutor(min(8, cores()), thread_name_prefix="foible-decode") as pool,
         progress(f"Reading {shown(spec)}", total, quiet=quiet or total < LONG) as bar,
     ):
         for start in range(0, total, BLOCK):

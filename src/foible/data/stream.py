@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 from collections import deque
@@ -23,6 +22,7 @@ from foible.data.decode import Pixels, picture, reason
 from foible.data.photographs import Photographs
 from foible.data.quiet import quiet_pillow
 from foible.errors import UserError
+from foible.processes import cores
 from foible.text import shown
 from foible.views import View
 
@@ -78,7 +78,7 @@ def stream(
     if batch < 1 or ahead < 0 or (workers is not None and workers < 1):
         raise UserError(f"batch is {batch}, workers {workers}, ahead {ahead}: expected at least 1, 1 and 0")
     index = torch.arange(len(data)) if index is None else index
-    parts, count = index.split(batch) if len(index) else (), workers or _cores()
+    parts, count = index.split(batch) if len(index) else (), workers or cores()
     return in_order(partial(_read_part, data, views), parts, Threads(count, "foible-read"), count + ahead)
 
 
@@ -177,8 +177,3 @@ def _viewed(images: Tensor, view: View | None) -> Tensor:
         plain = image[0] if len(image) == 1 else np.ascontiguousarray(image.transpose(1, 2, 0))
         out[place] = view(Image.fromarray(plain))
     return torch.from_numpy(out)
-
-
-def _cores() -> int:
-    """Cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -61,12 +61,13 @@ def export(
     tags: Sequence[str] = (),
     predictions: bool = False,
     split: str | None = None,
+    trust: bool = False,
 ) -> int:
     """Write what a run found in one of FORMATS; how many rows were written.
 
     everything: all rows, whatever their outcome. tags: only rows that carry one of these, such as "broken".
     predictions: with the networks' answers, for "label-studio". split: "train" (default), "validation" or "test", for
-    "hf".
+    "hf". trust: where rows that keep no image are to be shown again, run the files that the run names.
     """
     if to not in FORMATS:
         raise UserError(f"cannot export to {to!r}: expected one of {', '.join(FORMATS)}")
@@ -77,7 +78,7 @@ def export(
     if split is not None and to != "hf":
         raise UserError(f"a split is for hf: an export to {to} has none")
     target = Path(out)
-    chosen = Chosen(run, everything, tuple(tags))
+    chosen = Chosen(run, everything, tuple(tags), trust)
     options: dict[str, dict[str, Any]] = {"hf": {"split": split}, "label-studio": {"predictions": predictions}}
     try:
         with _alone(target):

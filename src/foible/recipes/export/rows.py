@@ -21,6 +21,7 @@ import pyarrow.compute as pc
 from foible.errors import UserError
 from foible.findings import SCHEMA, Findings, read_shard, shard_files
 from foible.images import decode_pixels
+from foible.permission import Permission
 from foible.png import encode_png
 from foible.runs.recipe import load
 
@@ -38,6 +39,7 @@ FLAT: dict[str, pa.DataType] = {  # what every row says besides its images, and 
     "origin_data": _text, "origin_split": _text, "origin_index": _whole, "origin_file": _text, "config": _text,
 }  # fmt: skip
 _READ = (*(name for name in FLAT if name in SCHEMA.names), "image", "origin", "after")
+_WAY = ("path", "networks")  # what it takes, besides, to show a row again that keeps no image
 _ROWS = 16  # turned into Python values at a time
 
 
@@ -52,6 +54,7 @@ class Chosen:
     run: str | Path | Findings
     everything: bool = False
     tags: tuple[str, ...] = ()
+    trust: bool = False  # to show rows again with whatever files and code their run names
 
     def parts(self, columns: tuple[str, ...] | None = None) -> Iterator[Findings]:
         """Shard by shard, so that memory does not grow with the run; `columns` None for all of them."""
@@ -79,32 +82,34 @@ class Chosen:
 
     def __iter__(self) -> Iterator[Row]:
         """Row after row as Python values, without the way there (path, trace, film)."""
-        for part in self.parts(_READ):
+        return self._rows(_READ)
+
+    def with_images(self) -> Iterator[Row]:
+        """The same, each with its images: a trial that found nothing keeps none, and its path is walked again."""
+        for row in self._rows((*_READ, *_WAY) if self.everything else _READ):
+            yield self._shown(row) if row["image"] is None else row
+
+    def _rows(self, columns: tuple[str, ...]) -> Iterator[Row]:
+        for part in self.parts(columns):
             for batch in part.table.to_batches(max_chunksize=_ROWS):
                 yield from batch.to_pylist()
 
-    def with_images(self) -> Iterator[Row]:
-        """The same, each with its images."""
-        return (self._shown(row) if row["image"] is None else row for row in self)
-
     def _shown(self, row: Row) -> Row:
-        """A row of a search that found nothing, with the images that it does not keep."""
         if isinstance(self.run, Findings) or not (Path(self.run) / "config.json").is_file():
             raise UserError(
                 f"finding {row['id']!r} has no image, which only its run folder can show again: export that"
             )
         from foible.recipes.replay import seed_of  # torch and the networks only where they are needed
 
-        whole = Findings.open(self.run).get(row["id"])
-        image = load(self._task.recipe.replay)(whole, self._task).image
-        return {**row, "image": encode_png(image), "origin": encode_png(seed_of(whole, self._task))}
+        image = load(self._task.recipe.replay)(row, self._task).image
+        return {**row, "image": encode_png(image), "origin": encode_png(seed_of(row, self._task))}
 
     @cached_property
     def _task(self) -> Any:
         from foible.runs.reopen import open_again
 
         assert not isinstance(self.run, Findings)
-        return open_again(self.run)
+        return open_again(self.run, may=Permission(trust=self.trust))
 
     def components(self) -> list[str]:
         """The names of `parts_of` of all rows, in the order in which they first appear."""
