@@ -11,10 +11,10 @@ from PIL import Image
 from torch import Tensor, nn
 
 from foible import Basket, Preprocess, UserError, View
-from foible.basket import shared_classes
 from foible.basket.judging import judged
 from foible.basket.matching import match
 from foible.data import Dataset, Photographs, open_data, read
+from foible.networks.classes import shared_classes
 
 CLASSES = ("a", "b", "c")
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 import subprocess
 import sys
 import textwrap
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
@@ -18,7 +20,7 @@ from foible.errors import FoibleError, UserError
 from foible.processes import one_thread
 from foible.recipes.hunt.recipe import hunt
 from foible.runs.folder import RunFolder
-from foible.runs.local import Work, do_unit, run_units
+from foible.runs.local import Tick, Work, do_unit, do_units, run_units
 
 
 def _run(path: Path) -> RunFolder:
@@ -43,6 +45,47 @@ def test_workers_write_the_same_shards_as_this_process(tmp_path: Path) -> None:
     assert len(shards(there.path)) == 9
     assert sum(ticks) == 27
     assert set(pq.read_table(there.shard(4))["threads"].to_pylist()) == {1}
+
+
+def test_what_is_left_of_a_unit_is_done_beside_the_next(tmp_path: Path) -> None:
+    """The same shards; each unit's rest in another thread, and no two rests at once."""
+    here, beside = _run(tmp_path / "here"), _run(tmp_path / "beside")
+    work, done = unit_work.numbers(here.path), []
+    gone_on = threading.Event()
+
+    def deferred(unit: int, tick: Tick) -> Callable[[], pa.Table]:
+        if unit:
+            gone_on.set()
+        rows = work(unit, tick)
+
+        def rest() -> pa.Table:
+            assert gone_on.wait(20)  # the next unit has begun
+            done.append((unit, threading.current_thread() is threading.main_thread()))
+            return rows
+
+        return rest
+
+    do_units(deferred, beside, range(4), lambda _: None)
+    for unit in range(4):
+        do_unit(work, here, unit, lambda _: None)
+    assert done == [(unit, False) for unit in range(4)]
+    assert shards(beside.path) == shards(here.path)
+
+
+def test_a_rest_that_fails_is_heard_and_earlier_units_are_kept(tmp_path: Path) -> None:
+    folder = _run(tmp_path / "run")
+    work = unit_work.numbers(folder.path)
+
+    def failing() -> pa.Table:
+        raise UserError("the disk is full")
+
+    def deferred(unit: int, tick: Tick) -> Callable[[], pa.Table]:
+        rows = work(unit, tick)
+        return failing if unit == 2 else lambda: rows
+
+    with pytest.raises(UserError, match="the disk is full"):
+        do_units(deferred, folder, range(9), lambda _: None)
+    assert len(shards(folder.path)) == 2
 
 
 @pytest.mark.parametrize(

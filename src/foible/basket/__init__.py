@@ -1,6 +1,6 @@
 """A basket: named networks that judge the same images. One is the suspect, the others are its peers."""
 
-from foible.basket.basket import Basket, Budget, Precision, padded, pick_device, shared_classes
+from foible.basket.basket import Basket, Budget, Precision, padded, pick_device
 
 __all__ = [
     "Basket",
@@ -8,5 +8,4 @@ __all__ = [
     "Precision",
     "padded",
     "pick_device",
-    "shared_classes",
 ]

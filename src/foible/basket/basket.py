@@ -20,14 +20,14 @@ from foible.basket.graphs import Graphs
 from foible.basket.precision import real_float32
 from foible.errors import UserError
 from foible.images import LEAST_ROWS, to_floats
-from foible.networks.classes import align
+from foible.networks.classes import shared_classes
 from foible.networks.habits import ONE_AT_A_TIME, Habits, ask, ask_again, version
 from foible.networks.habits import meet as meet_network
 from foible.networks.load.specs import Network, fingerprint, open_networks
 from foible.networks.one_logit import two_classes
 from foible.networks.preprocess import Preprocess
 from foible.permission import NOTHING, Permission
-from foible.text import did_you_mean, shown, some
+from foible.text import did_you_mean, shown
 from foible.views import View
 
 Precision = Literal["float32", "bf16"]
@@ -328,31 +328,3 @@ def padded(images: Tensor) -> Tensor:
     if rows >= LEAST_ROWS:
         return images
     return torch.cat([images, images[-1:].expand(LEAST_ROWS - rows, *images.shape[1:])])
-
-
-def shared_classes(
-    lists: Mapping[str, Sequence[str]],
-) -> tuple[tuple[str, ...], dict[str, list[int] | None], tuple[str, ...]]:
-    """The classes that all lists know, by name, in the order of the first; for each list the positions of these in it
-    (None where it is just them); and a line for every list that knows more."""
-    first, *_ = lists.values()
-    places = {name: [int(p) if p is not None else None for p in align(first, names)] for name, names in lists.items()}
-    kept = [row for row in range(len(first)) if all(where[row] is not None for where in places.values())]
-    if len(kept) < 2:
-        said = "; ".join(f"{name!r} has {some(names)}" for name, names in lists.items())
-        raise UserError(
-            f"the networks share {len(kept)} classes: {said}. Give networks of one task, or their class lists with "
-            "classes=FILE"
-        )
-    columns: dict[str, list[int] | None] = {}
-    notes = []
-    for name, names in lists.items():
-        where = [place for row in kept if (place := places[name][row]) is not None]
-        columns[name] = None if where == list(range(len(names))) else where
-        left = [names[k] for k in sorted(set(range(len(names))) - set(where))]
-        if left:
-            notes.append(
-                f"{shown(name)} knows {len(left)} of its {len(names)} classes alone ({some(left)}): the basket runs on "
-                f"the {len(kept)} that all share"
-            )
-    return tuple(first[row] for row in kept), columns, tuple(notes)

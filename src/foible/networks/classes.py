@@ -15,6 +15,7 @@ from typing import Any
 
 from foible.disk import ordinary
 from foible.errors import UserError
+from foible.text import shown, some
 
 KEYS = ("classes", "class_names", "class_to_idx", "idx_to_class", "id2label", "label2id", "names")
 HOW = "classes=FILE (a name a line, or JSON), classes=imagenet, or classes=data (the data's classes, in its order)"
@@ -237,3 +238,31 @@ def _number(key: Any) -> int | None:
 
 
 _TESTS: tuple[Callable[[str], Hashable], ...] = (str, _plain, _first, _synset)
+
+
+def shared_classes(
+    lists: Mapping[str, Sequence[str]],
+) -> tuple[tuple[str, ...], dict[str, list[int] | None], tuple[str, ...]]:
+    """The classes that all lists know, by name, in the order of the first; for each list the positions of these in it
+    (None where it is just them); and a line for every list that knows more."""
+    first, *_ = lists.values()
+    places = {name: [int(p) if p is not None else None for p in align(first, names)] for name, names in lists.items()}
+    kept = [row for row in range(len(first)) if all(where[row] is not None for where in places.values())]
+    if len(kept) < 2:
+        said = "; ".join(f"{name!r} has {some(names)}" for name, names in lists.items())
+        raise UserError(
+            f"the networks share {len(kept)} classes: {said}. Give networks of one task, or their class lists with "
+            "classes=FILE"
+        )
+    columns: dict[str, list[int] | None] = {}
+    notes = []
+    for name, names in lists.items():
+        where = [place for row in kept if (place := places[name][row]) is not None]
+        columns[name] = None if where == list(range(len(names))) else where
+        left = [names[k] for k in sorted(set(range(len(names))) - set(where))]
+        if left:
+            notes.append(
+                f"{shown(name)} knows {len(left)} of its {len(names)} classes alone ({some(left)}): the basket runs on "
+                f"the {len(kept)} that all share"
+            )
+    return tuple(first[row] for row in kept), columns, tuple(notes)
