@@ -110,7 +110,7 @@ def cifar(folder: Path | None, scratch: Path, count: int = 256, device: str = "c
     images, labels = to_floats(data.images[right]), data.labels[right]
     firsts = [partial(alma, steps=steps, first=first) for first in (0.1, 0.3, 1.0)]
     methods = {
-        "closest": partial(closest, steps=40, starts=3),  # 9 + 3 tries × 3 starts × (9 + 2 × 40): within DDN's 1,000
+        "closest": partial(closest, effort=steps),
         f"DDN, {steps} steps": wrap(partial(ddn, steps=steps)),
         f"ALMA, {steps} steps, first step tuned": tuned([wrap(attack) for attack in firsts]),
     }

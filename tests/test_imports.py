@@ -9,8 +9,8 @@ import foible
 
 LEAVES = (
     "errors", "text", "randomness", "randomness_gpu", "statistics", "odds", "progress", "processes", "memory", "disk",
-    "records", "permission", "specs", "spec_files", "cells", "png", "images", "views", "warping", "warping_gpu",
-    "figures",
+    "records", "class_names", "class_lists", "permission", "specs", "spec_files", "cells", "png", "images", "views",
+    "warping", "warping_gpu", "figures",
 )  # fmt: skip
 FLOORS = (  # of the house, from the ground
     LEAVES,

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from foible.objectives import Dissent, Distances
     from foible.recipes.compare.recipe import compare
     from foible.recipes.distort.recipe import distort
+    from foible.recipes.distort.summary import robust_accuracy
     from foible.recipes.hunt.recipe import hunt
     from foible.recipes.rank.recipe import rank
     from foible.recipes.train.train import train
@@ -63,6 +64,7 @@ _HOMES = {
     "lbfgs": "foible.search.nearest.lbfgs",
     "load": "foible.data",
     "rank": "foible.recipes.rank.recipe",
+    "robust_accuracy": "foible.recipes.distort.summary",
     "run": "foible.runs.job",
     "settle": "foible.images",
     "train": "foible.recipes.train.train",
@@ -95,6 +97,7 @@ __all__ = [
     "lbfgs",
     "load",
     "rank",
+    "robust_accuracy",
     "run",
     "settle",
     "train",

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import ast
 import hashlib
+import importlib
 import importlib.util
 import json
 import sys
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 from typing import Any
 
@@ -113,7 +115,8 @@ def _run(path: str, name: str) -> Any:
     module = importlib.util.module_from_spec(spec)
     sys.modules[module_name] = module
     try:
-        spec.loader.exec_module(module)
+        with beside(path):
+            spec.loader.exec_module(module)
     except Exception as error:
         raise UserError(f"{path} could not be run: {type(error).__name__}: {error}") from error
     if not hasattr(module, name):
@@ -122,11 +125,62 @@ def _run(path: str, name: str) -> Any:
     return getattr(module, name)
 
 
+@contextmanager
+def beside(path: str | Path) -> Iterator[None]:
+    """While it lasts, import statements find what the file imports from its own folder: just the files that
+    `code_sha256` sees, so that nothing runs that is not part of the hash. Afterwards nothing of it is left: two files
+    may each have a `layers.py` of their own. Python's own modules and installed ones are never replaced."""
+    home = Path(path).resolve().parent
+    files = (file.relative_to(home).parts[0] for file in _with_neighbours(path) if file != Path(path).resolve())
+    names = {Path(name).stem for name in files} - {"foible", *sys.stdlib_module_names}
+    names = {name for name in names if not _is_installed(sys.modules.get(name))}
+    before = _take(names)
+    finder = _Beside(names, home)
+    importlib.invalidate_caches()
+    sys.meta_path.insert(0, finder)
+    try:
+        yield
+    finally:
+        sys.meta_path.remove(finder)
+        _take(names)
+        sys.modules.update(before)
+
+
+class _Beside:
+    """Finds these modules in one folder."""
+
+    def __init__(self, names: set[str], home: Path) -> None:
+        self.names, self.home = names, home
+
+    def find_spec(self, name: str, path: object = None, _: object = None) -> ModuleSpec | None:
+        return PathFinder.find_spec(name, [str(self.home)]) if path is None and name in self.names else None
+
+
+def _take(names: set[str]) -> dict[str, Any]:
+    """The modules of these names, and all below them, taken out of those that Python has loaded."""
+    return {name: sys.modules.pop(name) for name in list(sys.modules) if name.partition(".")[0] in names}
+
+
+def _is_installed(module: Any) -> bool:
+    return bool({"site-packages", "dist-packages"} & {*Path(getattr(module, "__file__", None) or "").parts})
+
+
 def code_sha256(path: str | Path) -> str:
     """SHA-256 of a Python file and of what it imports from beside it, however deep; of the file alone if that is all.
 
     Seen are import statements of modules and packages that lie in the file's folder.
     """
+    first = Path(path).resolve()
+    files = _with_neighbours(path)
+    hashes = {file: hashlib.sha256(file.read_bytes()).hexdigest() for file in files}
+    if len(files) == 1:
+        return hashes[first]
+    lines = sorted(f"{file.relative_to(first.parent)} {hashes[file]}" for file in files if file != first)
+    return hashlib.sha256("\n".join([hashes[first], *lines]).encode()).hexdigest()
+
+
+def _with_neighbours(path: str | Path) -> list[Path]:
+    """A Python file, and those in its folder that it imports, however deep; in full."""
     first = Path(path).resolve()
     files, left = {first: first.parent}, [first]
     while left and len(files) < MOST_IMPORTS:
@@ -135,11 +189,7 @@ def code_sha256(path: str | Path) -> str:
             if found not in files:
                 files[found] = home
                 left.append(found)
-    hashes = {file: hashlib.sha256(file.read_bytes()).hexdigest() for file in files}
-    if len(files) == 1:
-        return hashes[first]
-    lines = sorted(f"{file.relative_to(first.parent)} {hashes[file]}" for file in files if file != first)
-    return hashlib.sha256("\n".join([hashes[first], *lines]).encode()).hexdigest()
+    return list(files)
 
 
 def _imported(file: Path, home: Path) -> Iterator[tuple[Path, Path]]:

@@ -54,15 +54,15 @@ def parse(text: str) -> Spec:
 _PART = re.compile(r"(?:[A-Za-z_][\w-]*|.*\.py:\w+)(?:\?.*)?", re.DOTALL)  # a whole spec: a name, or a name in a file
 
 
-def chained(text: str) -> list[str]:
+def chained(text: str, mark: str = "+") -> list[str]:
     """The specs that a chain is made of: `a?x=1e+5+b` is `a?x=1e+5` and `b`.
 
-    A plus parts two specs where what stands before it is a whole spec and what follows is no number, so that the path
-    `/c++/mine.py:Mine` stays in one piece.
+    A plus (or the mark that is given) parts two specs where what stands before it is a whole spec and what follows is
+    no number, so that the path `/c++/mine.py:Mine` stays in one piece.
     """
     parts, begin = [], 0
     for place, letter in enumerate(text):
-        ends = letter == "+" and not text[place + 1 : place + 2].isdigit()
+        ends = letter == mark and not text[place + 1 : place + 2].isdigit()
         if ends and _PART.fullmatch(text, begin, place):
             parts.append(text[begin:place])
             begin = place + 1

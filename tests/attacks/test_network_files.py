@@ -12,9 +12,9 @@ import pytest
 import torch
 from small_tasks import Task, linear_task
 
+from foible import class_lists as classes
 from foible import cli
 from foible.errors import UserError
-from foible.networks import classes
 from foible.networks.load import state_dicts
 from foible.networks.load.specs import open_networks
 from foible.testing import linear_network

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from foible import Basket
-from foible.basket.accuracy import Accuracy, answers, hints, tell
+from foible.basket.accuracy import Accuracy, answers, diagnoses, hints, tell
 
 CLASSES = tuple("abcdefgh")
 
@@ -64,7 +64,8 @@ def test_pixels_on_the_wrong_scale_are_recognised() -> None:
 
 def test_what_is_said(capsys: pytest.CaptureFixture[str]) -> None:
     basket, clean, images, labels = counted(good=Bars(), turned=Bars(3))
-    tell(clean, ["4 images are left out"], hints(basket, clean, images, labels))
+    hints(basket, clean, images, labels)
+    tell(clean, ["4 images are left out"])
     said = capsys.readouterr().err
     assert "good: 100.0 % (97.7–100.0)" in said
     assert "4 images are left out" in said
@@ -75,3 +76,24 @@ def test_answers_that_are_no_numbers() -> None:
     inf = torch.inf
     logits = torch.tensor([[[0.0, 1.0], [torch.nan, 1.0], [inf, inf], [-inf, -inf], [0.0, inf], [-inf, 0.0]]])
     assert answers(logits).tolist() == [[1, -1, -1, -1, -1, 1]]
+
+
+def test_an_order_that_fits_one_image_of_each_class_is_not_believed() -> None:
+    clean = Accuracy(("A",), tuple(map(str, range(40))))
+    clean.add((torch.arange(40) * 7 % 40)[None], torch.arange(40))
+    assert clean.rows()["A"]["near_chance"]
+    assert clean.reordered("A") == 0
+    for _ in range(4):
+        clean.add((torch.arange(40) * 7 % 40)[None], torch.arange(40))
+    assert clean.reordered("A") == 1
+
+
+def test_the_diagnosis_goes_with_the_figures() -> None:
+    clean = Accuracy(("good", "bad"), ("a", "b"))
+    clean.add(torch.stack([torch.arange(40) % 2, torch.zeros(40, dtype=torch.int64)]), torch.arange(40) % 2)
+    clean.advice = {"bad": "With scale=255 it gets more."}
+    assert clean.rows()["bad"]["hint"] == "With scale=255 it gets more."
+    assert diagnoses(clean) == [
+        "bad gets 50.0 % of 40 images right, near chance (50.0 %): are these the classes and preprocessing that it was "
+        "trained with? With scale=255 it gets more."
+    ]

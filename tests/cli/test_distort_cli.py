@@ -90,3 +90,23 @@ def test_another_target_in_the_same_folder_is_refused(
     assert cli.run(distort(task, tmp_path / "run", "--source", "A", "--json")) == 0
     assert cli.run(distort(task, tmp_path / "run", "--source", "A", "--target", "next")) == 2
     assert "target: best there, next here" in capsys.readouterr().err
+
+
+def test_larger_distortions_are_judged_too(task: Task, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "run"
+    assert cli.run(distort(task, out, "--source", "A", "--amplify", "3", "--amplify", "1", "--json")) == 0
+    [row] = json.loads(capsys.readouterr().out)["sources"]
+    once, thrice = row["amplified"]
+    assert (once["factor"], thrice["factor"], once["images"], once["fooled"]) == (1, 3, 10, 10)
+    assert once["transfer"] == row["transfer"], "at 1 they are the images that were found"
+    assert once["rms"] == pytest.approx(row["rms"]["mean"], rel=1e-4)
+    assert 2 * once["rms"] < thrice["rms"] <= 3.01 * once["rms"], "three times, but for what is clipped"
+    assert sum(one["wrong_after"] for one in thrice["transfer"]) > sum(one["wrong_after"] for one in row["transfer"])
+    before = shards(out)
+    assert cli.run(["show", str(out)]) == 0
+    assert "Who falls for 3 times the change (10 of 10 fool A" in " ".join(capsys.readouterr().out.split())
+    assert "3 times the change" in (out / "report.html").read_text("utf-8")
+    assert shards(out) == before, "no row is touched"
+    assert cli.run(distort(task, tmp_path / "other", "--source", "A", "--amplify", "0")) == 2
+    assert "amplify is 0: expected a number above 0" in capsys.readouterr().err
+    assert not (tmp_path / "other").exists(), "said before any work"

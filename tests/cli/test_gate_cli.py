@@ -58,7 +58,9 @@ def task(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (folder / "basket.json").write_text(json.dumps({**record, "networks": [one]}))
     hunt = ["hunt", "--basket", str(made.basket), "--data", made.data, *QUICK, "--out", str(home / "hunt")]
     assert cli.run(hunt) == 0
-    assert cli.run(["suite", str(home / "hunt"), "--out", str(home / "suite")]) == 0
+    compare = ["compare", "--basket", str(made.basket), "--data", made.data, "--split", "train"]
+    assert cli.run([*compare, "--out", str(home / "compare")]) == 0
+    assert cli.run(["suite", str(home / "hunt"), str(home / "compare"), "--out", str(home / "suite")]) == 0
     return home
 
 
@@ -98,7 +100,7 @@ def test_pass_and_fail_leave_by_their_exit_codes(
         for case in xml.parse(tmp_path / "deep" / "gate.xml").iter("testcase")
         if len(case.findall("failure"))
     ]
-    assert failed == ["all images", "2"]
+    assert failed == ["drawn images", "2"]
 
 
 def test_inconclusive_warns_and_strict_fails(task: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -183,9 +185,9 @@ def test_hostile_names_stay_names(tmp_path: Path, capsys: pytest.CaptureFixture[
     named = linear_task(tmp_path, classes=classes, names=("new", "[bold]x", "z"))
     arrays = dict(np.load(tmp_path / "data.npz"))
     assert tuple(arrays["classes"].tolist()) == classes
-    run = ["hunt", "--basket", named.basket, "--data", named.data, *QUICK, "--out", tmp_path / "hunt"]
+    run = ["compare", "--basket", named.basket, "--data", named.data, "--split", "train", "--out", tmp_path / "run"]
     assert _run(capsys, *run)[0] == 0
-    _json(capsys, "suite", tmp_path / "hunt", "--out", tmp_path / "suite")
+    _json(capsys, "suite", tmp_path / "run", "--out", tmp_path / "suite")
     (tmp_path / "one").mkdir()
     lone = linear_task(tmp_path / "one", classes=classes, names=("new",))
     gate = ["gate", "--suite", tmp_path / "suite", "--network", lone.basket, "--old", "[bold]x"]

@@ -73,7 +73,7 @@ def broken():
 number = 3
 """
 
-QUICK = ["--trials", "24", "--patience", "40", "--workers", "1"]
+QUICK = ["--data", "digits", "--trials", "24", "--patience", "40", "--workers", "1"]
 
 
 def _ok(capsys: pytest.CaptureFixture[str], *args: object) -> dict[str, Any]:
@@ -196,7 +196,7 @@ def test_networks_one_by_one_are_the_basket(
     ]
     flags = [part for network in networks for part in ("--network", network)]
     options = ["--unit", 32, "--trials", 50, "--patience", 60, "--peer-confidence", 0.3, "--workers", 1]
-    _ok(capsys, "hunt", *flags, *options, "--out", tmp_path / "run")
+    _ok(capsys, "hunt", *flags, "--data", "digits", *options, "--out", tmp_path / "run")
     ours, theirs = Findings.open(tmp_path / "run"), Findings.open(run)
     apart = ["config"]  # the settings know a network by its code too
     assert ours.table.drop_columns(apart).equals(theirs.table.drop_columns(apart))
@@ -259,7 +259,7 @@ def test_other_preprocessing_is_another_run(mlps: Path, tmp_path: Path, capsys: 
 
 def test_other_labels_are_another_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     task = linear_task(tmp_path)
-    hunt = [*task.hunt("--suspect", "A", *QUICK), "--out", tmp_path / "run"]
+    hunt = [*task.hunt("--suspect", "A", *QUICK[2:]), "--out", tmp_path / "run"]
     _ok(capsys, *hunt)
     file = tmp_path / "data.npz"
     arrays = dict(np.load(file))
@@ -371,7 +371,7 @@ def test_where_a_run_cannot_go(mlps: Path, tmp_path: Path, capsys: pytest.Captur
 
 def test_changed_weights_do_not_go_on_with_the_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     task: Task = linear_task(tmp_path)
-    hunt = [*task.hunt("--suspect", "A", *QUICK), "--out", tmp_path / "run"]
+    hunt = [*task.hunt("--suspect", "A", *QUICK[2:]), "--out", tmp_path / "run"]
     _ok(capsys, *hunt)
     record = json.loads((task.basket / "basket.json").read_text())
     first, second, _ = record["networks"]

@@ -147,7 +147,7 @@ def test_a_chain_with_a_users_file(
 
 def test_an_atlas(mlps: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = tmp_path / "run"
-    hunt = ["hunt", "--basket", mlps, "--atlas", "--trials", 24, "--workers", 1]
+    hunt = ["hunt", "--basket", mlps, "--atlas", "--trials", 24, "--workers", 1, "--peer-confidence", 0]
     answer = _ok(capsys, *hunt, "--out", run)
     findings = Findings.open(run)
     (settings,) = findings.configs.values()

@@ -29,6 +29,9 @@ def test_with_data_growth_stands_beside(mlps: Path, capsys: Capture, tmp_path: P
     record = json.loads(out)
     assert err == ""
     assert record.pop("out") == str(tmp_path / "a")
+    page = Path(record.pop("report")).read_text("utf-8")
+    assert all(f"{one['gain']:.3g}</td>" in page for one in record["growth"][:-1])
+    assert record["words"][0] in page
     assert record == json.loads((tmp_path / "a" / "spectrum.json").read_text())
     assert [one["stage"] for one in record["growth"]] == ["hidden1", "output", "network"]
     assert record["growth"][-1]["distortion"] > record["growth"][-1]["noise"]

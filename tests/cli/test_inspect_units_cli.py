@@ -20,6 +20,11 @@ def test_rows_of_a_basket(mlps: Path, tmp_path: Path, capsys: pytest.CaptureFixt
     purities = summary["means"]["purity"]
     assert purities["random"]["mean"] > purities["chance"]["mean"] + 0.2
     assert {"units.json", "rows.parquet", "rows-random.png", "rows-random.svg"} <= {f.name for f in tmp_path.iterdir()}
+    page = Path(summary["report"]).read_text("utf-8")
+    assert "What excites activation1 of mlp-30" in page
+    assert f"{purities['random']['mean']:.3f} (" in page
+    assert page.count('<img src="data:image/png;base64,') == 2, "rows, and how alike they are"
+    assert "http" not in page.partition("</style>")[2], "it needs nothing but itself"
 
 
 def test_one_network_by_its_spec(mlps: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -294,3 +294,32 @@ def test_unknown_options_are_refused(home: Path) -> None:
     write_folder(home / "pets", two())
     with pytest.raises(UserError, match="no option 'sizes'; did you mean 'size'"):
         data.load("folder:pets?sizes=3")
+
+
+def test_without_splits_what_judges_takes_all_and_says_so(home: Path) -> None:
+    write_folder(home / "pets", two())
+    with pytest.raises(UserError, match="no test split"):
+        data.open_data("folder:pets", "test")
+    whole = data.open_data("folder:pets", "test", whole=True)
+    assert (len(whole), whole.split) == (2, "test")
+    assert whole.notes == ("folder:pets is not split into train and test: all 2 images are taken",)
+    assert data.open_data("folder:pets?test=0.5", "train", whole=True).notes == ()
+    write_folder(home / "split" / "train", two())
+    with pytest.raises(UserError, match=r"has a train split and no test split.*--split train"):
+        data.open_data("folder:split", "test", whole=True)  # what is marked for training stays that
+
+
+def test_folders_named_by_number_or_by_wordnet_meet_a_list(home: Path) -> None:
+    write_folder(home / "pets", {"2/a.png": picture(), "0/b.png": picture()})
+    (home / "names.json").write_text('["cat", "dog", "eel"]')
+    found = data.open_data(f"folder:pets?classes={home / 'names.json'}")
+    assert [(found.files[row], found.classes[found.labels[row]]) for row in range(2)] == [
+        ("0/b.png", "cat"),
+        ("2/a.png", "eel"),
+    ]
+    write_folder(home / "wild", {"n02123045/a.png": picture(), "Great_Dane/b.png": picture()})
+    found = data.open_data("folder:wild?classes=imagenet")
+    assert [found.classes[label] for label in found.labels] == ["Great Dane", "tabby"]
+    write_folder(home / "pets", {"7/c.png": picture()})
+    with pytest.raises(UserError, match="has the class '0', which the list of classes has not: it has cat, dog, eel"):
+        data.open_data(f"folder:pets?classes={home / 'names.json'}")

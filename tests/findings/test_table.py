@@ -120,3 +120,49 @@ def test_an_id_that_comes_twice_is_noticed_in_whatever_order(shards: list[list[s
 )
 def test_shards_side_by_side_and_inside_each_other(shards: list[list[str]], different: bool) -> None:
     assert all_different([pa.chunked_array([pa.array(ids, pa.string())]) for ids in shards]) == different
+
+
+def test_classes_go_by_name_and_rows_by_slices_and_functions(findings: Findings) -> None:
+    named = findings.filter(truth="<b>1</b>")
+    assert 0 < len(named) == len(findings.filter(truth=1)) < len(findings)
+    assert set(named.column("truth")) == {1}
+    assert findings[10:20].column("id") == findings.column("id")[10:20]
+    assert findings[::-7].column("id") == findings.column("id")[::-7]
+    assert len(findings[60:]) == 0
+    moved = findings.filter(lambda row: row["moves"] > 0, outcome="found")
+    assert moved.column("id") == [row["id"] for row in findings if row["moves"] > 0 and row["outcome"] == "found"]
+    assert len(findings.filter(suspect="A").filter(suspect="B")) == 0
+    tagged = Findings(
+        findings.table.set_column(
+            findings.table.column_names.index("tags"), "tags", pa.array([["x", "y"], ["y"]] * 25, pa.list_(pa.string()))
+        )
+    )
+    assert (len(tagged.filter(tags="x")), len(tagged.filter(tags=["x", "y"]))) == (25, 50)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "said"),
+    [
+        ({"truth": "cat"}, r"no row can have truth 'cat'; known: 0, <b>1</b>, 2"),
+        ({"truth": 9}, "no row can have truth 9; known: 0 to 2"),
+        ({"outcome": "fund"}, "no row can have outcome 'fund'; did you mean 'found'"),
+        ({"suspect": "Z"}, "no row can have suspect 'Z'.*known: A, B"),
+        ({"lane": "first"}, "lane is 'first': expected a whole number"),
+        ({"size": "big"}, "size is 'big': expected a number"),
+        ({"after": 0.5}, "give filter a function of a row"),
+    ],
+)
+def test_a_value_that_no_row_can_have_is_named_in_our_words(
+    findings: Findings, wanted: dict[str, object], said: str
+) -> None:
+    with pytest.raises(UserError, match=said):
+        findings.filter(**wanted)
+
+
+def test_a_column_that_is_not_there_is_named_in_our_words(findings: Findings) -> None:
+    with pytest.raises(UserError, match=r"no column 'trut'; did you mean 'truth'"):
+        findings.column("trut")
+    with pytest.raises(UserError, match="holds no images"):
+        findings.images("truth")
+    with pytest.raises(IndexError, match="row 50 of 50"):
+        findings[50]

@@ -70,6 +70,20 @@ def test_shards_and_memory_agree_and_old_files_are_read(tmp_path: Path) -> None:
     assert summarise(whole)[0]["found"] == summarise(tmp_path)[0]["found"] == 5
 
 
+def test_images_are_counted_as_well_as_trials(tmp_path: Path) -> None:
+    """Five trials of three images, in two shards; two of the images were made wrong, one of them twice."""
+    trials = [(0, 7, "found"), (1, 8, "exhausted"), (2, 9, "exhausted"), (3, 7, "found"), (4, 8, "found")]
+    rows = [{"lane": lane, "origin_index": index, "outcome": outcome} for lane, index, outcome in trials]
+    (tmp_path / "shards").mkdir()
+    for number, part in enumerate((rows[:3], rows[3:])):
+        pq.write_table(findings(*part).table, tmp_path / "shards" / f"{number}.parquet")
+    for counted in (summarise(findings(*rows)), summarise(tmp_path)):
+        wanted = {"trials": 5, "solved": 3, "images": 3, "images_solved": 2}
+        assert {key: counted[0][key] for key in wanted} == wanted
+    none = summarise(findings({"lane": 0}, {"lane": 1, "outcome": "exhausted"}))[0]
+    assert (none["images"], none["images_solved"]) == (2, 1), "a trial that begins with no image counts as one"
+
+
 def test_rows_without_a_lane_are_trials_each() -> None:
     assert summarise(findings({"lane": None}, {"lane": None}))[0]["trials"] == 2
 
@@ -148,4 +162,4 @@ def test_distinct_rows_in_the_order_of_their_first() -> None:
 
 
 def test_nothing_to_count() -> None:
-    assert summarise(findings().filter(suspect="nobody")) == []
+    assert summarise(findings().head(0)) == []

@@ -8,14 +8,16 @@ from typing import Any
 
 import pytest
 
+from foible import class_names
+from foible.class_lists import checked, from_record, names_in, read
+from foible.class_names import align, imagenet, offers, positions
 from foible.errors import UserError
-from foible.networks import classes
-from foible.networks.classes import align, checked, choose, from_record, imagenet, names_in, read
+from foible.networks.classes import choose
 
 
 def numbers() -> list[str]:
     """The WordNet numbers of ImageNet, in order."""
-    return [number for number, _ in classes._synsets()]
+    return [number for number, _ in class_names._synsets()]
 
 
 def test_imagenet_has_a_thousand_classes_in_the_order_of_their_numbers() -> None:
@@ -123,7 +125,7 @@ def test_lists_of_imagenet_get_names_that_differ(tmp_path: Path) -> None:
         "\n".join(f"{number} {name}" for number, name in zip(numbers(), imagenet(), strict=True))
     )
     assert read(tmp_path / "map.txt") == imagenet()
-    hub = [", ".join(names) for _, names in classes._synsets()]
+    hub = [", ".join(names) for _, names in class_names._synsets()]
     hub[134] = hub[517] = "crane"  # as the hub's configurations have them
     assert checked(hub, "x") == imagenet()
     hub[3], hub[4] = hub[4], hub[3]  # another order is another list
@@ -175,3 +177,61 @@ def test_choosing(tmp_path: Path) -> None:
         choose(None, None, data, 1000, "N")
     with pytest.raises(UserError, match=r"give --data"):
         choose("data", None, None, 2, "N")
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("c.txt", "0 cat\n1 dog\n2 eel\n"),
+        ("c.txt", "2: eel\n0: cat\n1: dog\n"),
+        ("c.txt", "1,cat\n2,dog\n3,eel\n"),
+        ("c.txt", "cat 0\neel 2\ndog 1\n"),
+        ("c.txt", "{0: 'cat', 1: 'dog', 2: 'eel'}"),
+        ("c.csv", "name\ncat\ndog\neel\n"),
+        ("c.csv", "cat\ndog\neel\n"),
+        ("c.csv", "id,name,colour\n0,cat,red\n2,eel,red\n1,dog,red\n"),
+        ("c.csv", "cat,0\ndog,1\neel,2\n"),
+        ("c.csv", "Class Name;wings\ncat;no\ndog;no\neel;no\n"),
+        ("c.tsv", "index\tlabel\n1\tdog\n0\tcat\n2\teel\n"),
+    ],
+)
+def test_lists_with_numbers_and_tables_are_read_in_the_order_of_the_numbers(
+    name: str, content: str, tmp_path: Path
+) -> None:
+    (tmp_path / name).write_text(content)
+    assert read(tmp_path / name) == ("cat", "dog", "eel")
+
+
+def test_names_that_only_look_numbered_stay_names(tmp_path: Path) -> None:
+    for lines in (["class 0", "class 1"], ["7 up", "3 musketeers"], ["0", "1"], ["101 dalmatians", "cat"]):
+        (tmp_path / "c.txt").write_text("\n".join(lines))
+        assert read(tmp_path / "c.txt") == tuple(lines)
+    for content, says in (("a,b\nc,d\n", "expected one called name"), ("a,b\nc\n", "as many columns in every line")):
+        (tmp_path / "c.csv").write_text(content)
+        with pytest.raises(UserError, match=says):
+            read(tmp_path / "c.csv")
+
+
+def test_numbers_meet_names_by_place_only_where_nothing_meets_by_name() -> None:
+    assert positions(["2", "0"], ["cat", "dog", "eel"]) == [2, 0]
+    assert positions(["002", "000"], ["cat", "dog", "eel"]) == [2, 0]
+    assert positions(["2", "cat"], ["cat", "dog", "eel"]) == [None, 0]
+    assert positions(["2", "3"], ["cat", "dog", "eel"]) == [None, None]  # there is no 3
+    assert positions(["2", "0"], ["7", "dog", "eel"]) == [None, None]  # there numbers are names
+    assert positions(["n02123045", "0"], imagenet()) == [281, None]
+    assert positions([], ["cat", "dog"]) == []
+
+
+def test_synonyms_are_offered_and_never_taken() -> None:
+    assert align(["plane"], ["airplane"]) == [None]
+    assert offers(["plane", "car", "zebra"], ["airplane", "automobile", "cat"]) == (
+        " (did you mean plane = airplane, car = automobile?)"
+    )
+    assert offers(["zebra"], ["cat"]) == ""
+
+
+def test_messages_cut_long_names(tmp_path: Path) -> None:
+    (tmp_path / "c.txt").write_text(f"{'a' * 5000}\n{'a' * 5000}")
+    with pytest.raises(UserError, match="are all called") as failed:
+        read(tmp_path / "c.txt")
+    assert len(str(failed.value)) < 400

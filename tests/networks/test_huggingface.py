@@ -13,8 +13,8 @@ import pytest
 import torch
 from PIL import Image
 
+from foible.class_names import _synsets, imagenet
 from foible.errors import UserError
-from foible.networks.classes import _synsets, imagenet
 from foible.networks.files import Entry
 from foible.networks.load.specs import open_networks
 from foible.permission import Permission

@@ -16,8 +16,9 @@ import torch
 from PIL import Image
 from safetensors.torch import save_file
 
+from foible.class_lists import checked
+from foible.class_names import imagenet
 from foible.errors import UserError
-from foible.networks.classes import checked, imagenet
 from foible.networks.files import Entry
 from foible.networks.load import hubs
 from foible.networks.load.specs import open_networks

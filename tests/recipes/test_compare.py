@@ -76,7 +76,7 @@ def test_findings_have_an_empty_path_and_the_right_tags(tmp_path: Path) -> None:
         (1, "new"): ("found", ["broken", "dissent"]),
         (2, "peer"): ("found", ["dissent"]),
         (3, "old"): ("found", ["fixed", "dissent"]),
-        (4, "new"): ("doubtful", ["label-error"]),
+        (4, "new"): ("doubtful", ["against-label"]),
         (6, "new"): ("invalid", ["broken", "dissent"]),
         (7, "new"): ("found", ["broken", "dissent"]),
     }

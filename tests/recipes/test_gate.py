@@ -30,7 +30,7 @@ SPACE = "affine?degrees=8&percent=8&pixels=0.7"
 
 @pytest.fixture(scope="module")
 def suite(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """44 mistakes (15 broken, 20 fixed, 9 of the peer alone) and every image that all three get right."""
+    """44 mistakes (15 broken, 20 fixed, 9 of the peer alone), and all 300 images as drawn ones."""
     home = tmp_path_factory.mktemp("suite")
     make_suite([compared(home)], home / "suite", per_class=100)
     return home / "suite"
@@ -46,34 +46,34 @@ def _counts(check: Check) -> tuple[int, int, int]:
 
 def test_every_count_of_a_gate(suite: Path) -> None:
     gated = gate(suite, tables(old=OLD, new=NEW), quiet=True)
-    assert _counts(_check(gated, "all images")) == (294, 15, 20)  # all but the six doubtful ones
+    assert _counts(_check(gated, "drawn images")) == (300, 15, 20)
     assert _counts(_check(gated, "broken")) == (15, 15, 0)
     assert _counts(_check(gated, "fixed")) == (20, 0, 20)
     assert _counts(_check(gated, "dissent")) == (44, 15, 20)
-    assert _counts(_check(gated, "anchor")) == (250, 0, 0)
-    assert [_counts(_check(gated, name)) for name in CLASSES] == [(98, 5, 7), (98, 5, 7), (98, 5, 6)]
-    overall = _check(gated, "all images")
-    assert overall.points == pytest.approx(100 * (15 - 20) / 294)
-    assert (overall.low, overall.high) == pytest.approx([100 * limit for limit in paired(15, 20, 294)])
+    assert [_counts(_check(gated, name)) for name in CLASSES] == [(100, 5, 7), (100, 5, 7), (100, 5, 6)]
+    overall = _check(gated, "drawn images")
+    assert overall.points == pytest.approx(100 * (15 - 20) / 300)
+    assert (overall.low, overall.high) == pytest.approx([100 * limit for limit in paired(15, 20, 300)])
     ant = _check(gated, "ant")
-    assert (ant.low, ant.high) == pytest.approx([100 * limit for limit in paired(5, 7, 98, 1 - 0.05 / 3)])
+    assert (ant.low, ant.high) == pytest.approx([100 * limit for limit in paired(5, 7, 100, 1 - 0.05 / 3)])
+    assert {(check.points, check.low, check.high, check.verdict) for check in gated.of("tag")} == {(None,) * 4}
     assert gated.verdict == "pass"
-    assert len(gated.broken) == 15
+    assert len(gated.broken) == 30, "each as it was drawn, and as it was chosen"
 
 
 def test_old_by_record_is_old_judged_again(suite: Path) -> None:
     judged = gate(suite, tables(old=OLD, new=LABELS), quiet=True)
     recorded = gate(suite, tables(new=LABELS), old="old", quiet=True)
     assert recorded.checks == judged.checks
-    assert _counts(_check(recorded, "all images")) == (294, 0, 20)
+    assert _counts(_check(recorded, "drawn images")) == (300, 0, 26)
     peer = gate(suite, tables(new=LABELS), old="peer", quiet=True)
-    assert _counts(_check(peer, "all images")) == (294, 0, 9)
+    assert _counts(_check(peer, "drawn images")) == (300, 0, 15)
 
 
 def test_without_a_word_old_is_the_new_of_the_last_compare(suite: Path) -> None:
     gated = gate(suite, tables(new=wrong(LABELS, range(100))), quiet=True)
     assert gated.old == "new"
-    assert _counts(_check(gated, "all images")) == (294, 85, 0)  # NEW of then was wrong at 60–74
+    assert _counts(_check(gated, "drawn images")) == (300, 85, 6)  # NEW of then was wrong at 60–74 and at 200–205
     assert gated.verdict == "fail"
 
 
@@ -86,7 +86,7 @@ def test_a_network_is_known_by_its_weights_not_by_its_name(tmp_path: Path) -> No
     assert gated.checks == gate(tmp_path / "suite", tables(old=NEW, new=LABELS), quiet=True).checks
     assert gated.old == "old"
     named = gate(tmp_path / "suite", tables(new=LABELS), old="new", quiet=True)
-    assert _check(named, "all images").fixed == 5, "`new` is the last run's"
+    assert _check(named, "fixed").fixed == 0, "`new` is the last run's"
     assert any("rows are left out: they do not record what new says" in note for note in named.notes)
 
 
@@ -108,7 +108,7 @@ def test_one_class_lost_fails_where_the_whole_would_not(tmp_path: Path) -> None:
     compare(tables(classes, old=old, new=labels), data, out=tmp_path / "run", split="train", quiet=True)
     make_suite([tmp_path / "run"], tmp_path / "suite", per_class=100)
     gated = gate(tmp_path / "suite", tables(classes, old=labels, new=lost), tolerance=10, quiet=True)
-    assert _check(gated, "all images").verdict == "pass"
+    assert _check(gated, "drawn images").verdict == "pass"
     assert [check.name for check in gated.checks if check.verdict == "fail"] == ["class 3"]
     assert gated.verdict == "fail"
     assert gated.worst()[0].name == "class 3"
@@ -118,7 +118,7 @@ def test_one_class_lost_fails_where_the_whole_would_not(tmp_path: Path) -> None:
 def test_few_images_are_inconclusive(tmp_path: Path) -> None:
     make_suite([compared(tmp_path, old=OLD, new=NEW)], tmp_path / "suite", per_class=2, most=10)
     gated = gate(tmp_path / "suite", tables(old=OLD, new=OLD), quiet=True)
-    assert _check(gated, "all images").points == 0
+    assert _check(gated, "drawn images").points == 0
     assert gated.verdict == "inconclusive"
     assert (gated.failed(), gated.failed(strict=True)) == (False, True)
     assert gate(tmp_path / "suite", tables(old=OLD, new=OLD), tolerance=100, quiet=True).verdict == "pass"
@@ -134,10 +134,10 @@ def test_classes_meet_by_name(suite: Path) -> None:
 def test_a_class_that_the_network_does_not_know_cannot_pass(suite: Path) -> None:
     said = [("ant", "bee", "dog").index(CLASSES[k]) if k < 2 else 2 for k in NEW]
     gated = gate(suite, tables({"new": ("ant", "bee", "dog")}, new=said), old="new", quiet=True)
-    assert _check(gated, "all images").n == 196
-    assert _check(gated, "all images").verdict == "pass"
+    assert _check(gated, "drawn images").n == 200
+    assert _check(gated, "drawn images").verdict == "pass"
     assert gated.verdict == "inconclusive"
-    assert any("98 of 294 images cannot be judged" in note and "cow" in note for note in gated.notes)
+    assert any("114 of 344 images cannot be judged" in note and "cow" in note for note in gated.notes)
     failures = xml.fromstring(junit(gated, strict=True)).findall(".//failure")
     assert len(failures) == 1
     assert "cannot be judged" in str(failures[0].get("message"))
@@ -145,7 +145,7 @@ def test_a_class_that_the_network_does_not_know_cannot_pass(suite: Path) -> None
 
 def test_no_number_is_wrong(suite: Path) -> None:
     gated = gate(suite, tables(old=LABELS, new=[NAN, *LABELS[1:]]), quiet=True)
-    assert _counts(_check(gated, "all images")) == (294, 1, 0)
+    assert _counts(_check(gated, "drawn images")) == (300, 1, 0)
     assert "new answered 1 images with NaN or infinity: counted as wrong" in gated.notes
 
 
@@ -155,7 +155,8 @@ def test_images_of_several_sizes(tmp_path: Path) -> None:
         compare(tables(old=OLD, new=NEW), data, out=tmp_path / f"run-{side}", split="train", quiet=True)
     make_suite([tmp_path / "run-4", tmp_path / "run-6"], tmp_path / "suite", per_class=20)
     gated = gate(tmp_path / "suite", tables(old=OLD, new=NEW), quiet=True)
-    assert _counts(_check(gated, "all images")) == (2 * 35 + 60, 30, 40)
+    assert _check(gated, "drawn images").n == 60
+    assert _counts(_check(gated, "fixed")) == (40, 0, 40)
 
 
 def test_it_says_who_chose_the_images(suite: Path) -> None:

@@ -50,7 +50,7 @@ def _walked(space: Any, row: dict[str, Any], path: list[list[float]]) -> tuple[A
 def test_without_labels_the_consensus_is_aimed_at(basket: Basket, data: Dataset) -> None:
     """Labels that are all wrong, and that nobody may look at: the same images as with the right ones."""
     wrong = dataclasses.replace(data, labels=(data.labels + 1) % CLASSES)
-    blind, seeing = _hunt(basket, wrong, unlabelled=True), _hunt(basket, data)
+    blind, seeing = _hunt(basket, wrong, unlabelled=True, peer_confidence=0), _hunt(basket, data, peer_confidence=0)
     assert blind.column("truth") == [None] * 40
     assert set(blind.column("label_from")) == {"consensus"}
     assert set(seeing.column("label_from")) == {"label"}

@@ -130,7 +130,7 @@ def _rows(
             if len(networks) > 2 and agreed and given[k] != others[0] and (not labelled or others[0] == label):
                 tags.append("dissent")
             if labelled and k == 1 and agreed and given[k] == others[0] != label:
-                tags.append("label-error")
+                tags.append("against-label")
             if not tags:
                 continue
             order = [k, *(j for j in range(len(networks)) if j != k)]
@@ -139,7 +139,7 @@ def _rows(
             rows.append({
                 "id": f"{suspect}-{position:06d}", "config": "c0ffee", "suspect": suspect,
                 "networks": [networks[j] for j in order], "lane": position, "tags": tags,
-                "outcome": "doubtful" if "label-error" in tags else "found", "image": png, "origin": png,
+                "outcome": "doubtful" if "against-label" in tags else "found", "image": png, "origin": png,
                 "origin_data": "fake", "origin_split": "test", "origin_index": position,
                 "origin_file": None if files is None else files.format(position),
                 "truth": label if labelled else None, "consensus": others[0] if agreed else None, "said": given[k],

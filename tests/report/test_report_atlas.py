@@ -19,6 +19,7 @@ from foible.findings import Findings
 from foible.findings.tally import summarise
 from foible.report import words, write_report
 from foible.report.choose import fewer
+from foible.report.figures import ENOUGH
 from foible.report.page import LIMIT
 
 ATLAS = {**CONFIG, "search": "map-elites?width=500", "atlas": True}
@@ -83,7 +84,7 @@ def test_an_atlas_counts_ways_and_trials(tmp_path: Path) -> None:
     page = written(table_of(mine, config=ATLAS), tmp_path)
     cells = len({cell_of(row, own=True) for row in mine})
     assert cells == summarise(Findings(table_of(mine, config=ATLAS)))[0]["cells"]
-    assert page.texts("h1")[0].startswith(f"mlp-10 can be made wrong in {cells} different ways by small affine changes")
+    assert page.texts("h1")[0].startswith(f"mlp-10 can be made wrong in {cells} different ways by affine changes")
     assert "from 10 of 10 images" in page.texts("p", class_="lead")[0]
     assert page.cells("mlp-10")[:3] == ["10", "30", "100.0 % 72.2–100.0"]
     note = next(text for text in page.texts("p", class_="note") if text.startswith("Down: the right class. Across"))
@@ -96,14 +97,14 @@ def test_cards_show_the_smallest_change(page: Page, some: list[dict[str, Any]]) 
     row = some[5]
     card = next(card for card in cards if card.endswith(row["id"]))
     assert f"found: {words.change_text(row['change'])}".replace("\u00a0", " ") in card
-    assert f"smallest: rotation +7.1°{row['kinds'][0]}" in card  # what rounds to nothing is left out
+    assert "smallest: rotation +7.1°close" in card  # what rounds to nothing is left out
     assert f"{' '.join(row['kinds'])} realism {words.plus(np.float32(row['realism']))}" in card
     images = [a["alt"] for a in (a for tag, a, _ in page.elements if tag == "img") if "step" not in a["alt"]]
     assert images.count("smallest change") == 60
 
 
 def test_nothing_is_shown_where_nothing_is_known(tmp_path: Path) -> None:
-    page = written(realistic(20, MLPS[:2]).table, tmp_path)
+    page = written(realistic(60, MLPS[:2]).table, tmp_path)
     text = " ".join(page.texts("article"))
     assert "smallest" not in text
     assert "realism" not in text
@@ -224,7 +225,15 @@ def test_old_runs_still_report(tmp_path: Path, version: int) -> None:
     page = Page(write_report(run))
     assert page.texts("h1")[0].startswith("mlp-10 can be made wrong on 14 of 20 images")
     assert len(page.texts("article")) == 19
-    assert squares(page)
+    assert not squares(page)  # too few for a map
+
+
+def test_maps_of_classes_are_drawn_where_there_is_enough_to_show(tmp_path: Path) -> None:
+    for count, shown in ((ENOUGH - 1, False), (ENOUGH, True)):
+        page = written(table_of(rows(count)), tmp_path)
+        assert bool(squares(page)) == shown
+        assert bool(page.find("section", id="confusion")) == shown
+    assert squares(written(table_of(shrunk(rows(5)), config=ATLAS), tmp_path)), "an atlas that was asked for is shown"
 
 
 def test_gradients_have_a_column_where_there_are_any(tmp_path: Path) -> None:
@@ -238,7 +247,10 @@ def test_chained_spaces_in_words() -> None:
     def said(spec: str) -> str:
         return words.space_words({"c": {"space": spec}})
 
-    assert said("photometric?hue=0+crop+affine?degrees=10") == "changes of light, crops and small affine changes"
-    assert said("crop+affine") == "crops and small affine changes"
+    assert said("photometric?hue=0+crop+affine?degrees=10") == "changes of light, crops and affine changes"
+    assert said("crop+affine") == "crops and affine changes"
+    bounded = "crop+affine?border=reflect&most_degrees=15&most_percent=12.5&most_pixels=22.4"
+    assert said(bounded).replace("\u00a0", " ") == "crops and affine changes of at most 15°, 12.5 % and 22.4 px"
+    assert said("affine?most_degrees=15") == "affine changes of at most 15°"
     assert said("affine+my.py:Swirl") == "changes of the spaces affine and Swirl"
     assert said("my.py:Swirl?a=1") == "changes of the space Swirl"

@@ -200,10 +200,10 @@ def test_dots_and_arrows_are_where_the_numbers_say(browser: Any, reports: dict[s
 def test_one_filter_for_all_galleries_of_a_comparison(browser: Any, reports: dict[str, Path]) -> None:
     shown = "tag => [...document.querySelectorAll(`#${tag} .cards li`)].filter(c => c.getClientRects().length).length"
     with Visit(browser, reports["compared"]) as visit:
-        everything = [visit.page.evaluate(shown, tag) for tag in ("broken", "fixed", "label-error")]
+        everything = [visit.page.evaluate(shown, tag) for tag in ("broken", "fixed", "against-label")]
         assert not visit.page.locator("#broken .shown").is_visible()
         visit.page.get_by_label("Images labelled").select_option("cat")
-        cats = [visit.page.evaluate(shown, tag) for tag in ("broken", "fixed", "label-error")]
+        cats = [visit.page.evaluate(shown, tag) for tag in ("broken", "fixed", "against-label")]
         assert 0 < cats[0] < everything[0]
         assert all(some <= total for some, total in zip(cats, everything, strict=True))
         of_cats = visit.page.locator("#broken .what", has_text="cat taken for")

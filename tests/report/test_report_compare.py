@@ -69,7 +69,7 @@ def test_flips_are_those_of_the_summary(page: Page, summary: dict[str, Any]) -> 
     counts = [flips[kind] for kind in ("both_right", "broken", "fixed", "both_wrong")]
     np.testing.assert_allclose(np.square(sides) / sides[0] ** 2, np.array(counts) / counts[0], atol=1e-3)
     alone = ", ".join(f"{name} {count}" for name, count in summary["dissent"].items())
-    assert f"{alone}. All agree against the label: {summary['doubtful']}." in " ".join(page.texts("p", class_="note"))
+    assert f"{alone}. All disagree with the label: {summary['doubtful']}." in " ".join(page.texts("p", class_="note"))
 
 
 def test_the_page_says_what_the_summary_says(run: Path, tmp_path: Path) -> None:
@@ -97,7 +97,7 @@ def test_classes_are_listed_with_intervals_worst_first(page: Page, summary: dict
         middle = [points, str(row["broken"]), str(row["fixed"])]
         assert cells == [str(row["n"]), *each[:2], *middle, *each[2:]]
         (line,) = page.find("div", class_="rail-row", data_class=row["class"])
-        assert says(page.elements[line]) == f"{row['class']}{points}{row['broken']}{row['fixed']}"
+        assert says(page.elements[line]) == f"{row['class']} {row['n']:,}{points}{row['broken']}{row['fixed']}"
 
 
 def test_of_many_classes_the_two_ends(tmp_path: Path) -> None:
@@ -127,7 +127,7 @@ def test_nothing_to_warn_of_nothing_said(tmp_path: Path) -> None:
     assert page.texts("p", class_="warning") == []
     assert not page.find("span", class_="badge")
     assert not page.find("section", id="dissent")  # of two networks each dissents from the other
-    assert "Both agree against the label" in " ".join(page.texts("p", class_="note"))
+    assert "Both disagree with the label, and agree" in " ".join(page.texts("p", class_="note"))
 
 
 def test_near_chance_is_said(tmp_path: Path) -> None:
@@ -155,7 +155,7 @@ def test_unlabelled_has_consensus_and_no_accuracy(tmp_path: Path) -> None:
     row = next(row for row in Findings.open(run) if "dissent" in row["tags"])
     wanted = f"{row['suspect']} says {TEN[row['said']]}, the others {TEN[row['consensus']]} "
     assert any(card.startswith(wanted) for card in cards(page, "dissent"))
-    for word in ("Accuracy", "McNemar", "taken for", "label error"):
+    for word in ("Accuracy", "McNemar", "taken for", "disagree with the label"):
         assert word not in page.texts("body")[0]
 
 

@@ -27,7 +27,7 @@ def test_galleries_hold_the_findings(page: Page, run: Path, summary: dict[str, A
     assert len(cards(page, "broken")) == flips["broken"] == sum("broken" in row["tags"] for row in rows)
     assert len(cards(page, "fixed")) == flips["fixed"]
     assert len(cards(page, "dissent")) == sum(summary["dissent"].values())
-    assert len(cards(page, "label-error")) == summary["doubtful"]
+    assert len(cards(page, "against-label")) == summary["doubtful"]
     headings = [heading.split()[0] for heading in page.texts("h3")]
     assert headings == [name for name in FOUR if summary["dissent"][name]]
 
@@ -54,11 +54,11 @@ def test_what_the_canvas_says_is_not_what_the_card_says(tmp_path: Path) -> None:
     assert cards(Page(write_report(one)), "broken") == cards(Page(write_report(two)), "broken")
 
 
-def test_label_errors_name_the_label_and_the_answer(page: Page, run: Path) -> None:
+def test_cards_against_the_label_name_it_and_the_answer(page: Page, run: Path) -> None:
     rows = [row for row in Findings.open(run) if row["outcome"] == "doubtful"]
     surest_row = max(rows, key=lambda row: min(map(max, row["before"])))
     wanted = f"labelled {TEN[surest_row['truth']]}, all say {TEN[surest_row['consensus']]}"
-    assert cards(page, "label-error")[0].startswith(wanted)
+    assert cards(page, "against-label")[0].startswith(wanted)
 
 
 def test_galleries_share_the_limit_and_keep_the_surest(run: Path, tmp_path: Path) -> None:
@@ -109,7 +109,7 @@ def test_many_large_images_stay_within_the_limit(tmp_path: Path) -> None:
     page = Page(file)
     assert 0.8 * LIMIT < file.stat().st_size <= LIMIT
     assert re.search(r"\d+ of \d+ images, those where new is surest", page.texts("section", id="broken")[0])
-    assert min(len(cards(page, tag)) for tag in ("broken", "fixed", "label-error")) > 10
+    assert min(len(cards(page, tag)) for tag in ("broken", "fixed", "against-label")) > 10
 
 
 def test_small_images_show_their_pixels(page: Page) -> None:

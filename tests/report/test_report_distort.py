@@ -162,3 +162,27 @@ def test_differences_that_cannot_be_shown() -> None:
     made = difference(grey, lighter)
     assert made is not None
     assert decode_png(made).unique().tolist() == [148]
+
+
+def test_robust_accuracy_in_a_table_and_as_a_curve(tmp_path: Path) -> None:
+    some = rows(20)
+    far = sorted(row["distance_exact"] for row in some)
+    page = Page(write_report(run_of(tmp_path / "run", some, norm="l2", drawn=25, chosen=20)))
+    [place] = page.find("tr", data_eps="0.25")
+    right = sum(one > np.float32(0.25) for one in np.float32(far))
+    assert [says(cell) for cell in page.inside(place, "td")][:3] == [str(right), "25", f"{4 * right:.1f} %"]
+    [section] = page.find("section", id="robust")
+    [note] = [says(one) for one in page.inside(section, "p")]
+    assert "An upper bound: of the images drawn" in note
+    _, line = (attributes["d"] for _, attributes, _ in page.inside(section, "path") if attributes["class"] != "zero")
+    corners = [tuple(map(float, corner.split(","))) for corner in line.removeprefix("M").split()]
+    assert corners[0] == (0.0, 32.0), "five of 25 are wrong at once: the curve begins at 80 %, 160 units high"
+    assert corners[-1] == (640.0, 160.0), "and ends at 0"
+    assert [y for _, y in corners] == sorted(y for _, y in corners)
+    old = Page(write_report(run_of(tmp_path / "old", some, target="next")))
+    [section] = old.find("section", id="robust")
+    [note] = [says(one) for one in old.inside(section, "p")]
+    assert "of the images that it gets right" in note
+    assert "only “next” was asked for" in note
+    layered = Page(write_report(run_of(tmp_path / "layer", rows(9, change=[("share of the layer", 0.2)]), layer="h")))
+    assert not layered.find("section", id="robust")

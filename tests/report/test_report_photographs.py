@@ -90,7 +90,7 @@ def pixelated(page: Page) -> set[tuple[str, bool]]:
 
 
 def test_photographs_and_their_films_are_smooth(page: Page) -> None:
-    assert pixelated(page) == {("64", False), ("160", False)}
+    assert pixelated(page) == {("64", False), ("224", False)}
     assert page.find("ul", class_="cards photos")
 
 

@@ -7,7 +7,7 @@ Before saying so, the usual mistakes are tried on a few images, so that the warn
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,12 +16,16 @@ import torch
 from torch import Tensor
 
 from foible.basket import Basket, padded
+from foible.basket.matching import Matched
+from foible.data import read
 from foible.errors import UserError
 from foible.images import to_floats
 from foible.statistics import wilson
 from foible.text import shown
 
 MOST_CLASSES = 2000  # beyond this many, the table of who is taken for whom is not kept
+FOR_AN_ORDER = 5  # images of each class, on average, before another order of classes is believed
+FEW = 64  # images that hints are tried on
 IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 
 
@@ -35,6 +39,7 @@ class Accuracy:
     truths: Tensor = field(init=False)  # (classes,) images of each
     confusion: Tensor | None = field(init=False)  # (networks, classes * classes): truth by answer
     seen: int = 0
+    advice: dict[str, str] = field(default_factory=dict)  # what the mistake of a network near chance looks like
 
     def __post_init__(self) -> None:
         self.right = torch.zeros(len(self.names), dtype=torch.int64)
@@ -65,7 +70,7 @@ class Accuracy:
 
     def rows(self) -> dict[str, dict[str, Any]]:
         """By network: right, n, share with its 95 % interval, chance, and whether it is near chance or, with less than
-        half of the best one's right answers, far behind."""
+        half of the best one's right answers, far behind; and `hint`, what its mistake looks like, where `hints` saw."""
         rows = {}
         best = int(self.right.max())
         for name, right in zip(self.names, self.right.tolist(), strict=True):
@@ -74,14 +79,16 @@ class Accuracy:
             rows[name] = {
                 "right": right, "n": self.seen, "share": right / max(1, self.seen), "low": low, "high": high,
                 "chance": self.chance, "near_chance": near, "far_behind": self.seen >= 10 and 2 * right < best,
+                **({"hint": self.advice[name]} if name in self.advice else {}),
             }  # fmt: skip
         return rows
 
     def reordered(self, name: str) -> float:
-        """The accuracy that the best other order of the network's class list would give."""
+        """The accuracy that the best other order of the class list would give; 0 where there are too few images
+        to tell: with one of each class some order always fits."""
         from scipy.optimize import linear_sum_assignment  # half a second to load, and few need it
 
-        if self.confusion is None:
+        if self.confusion is None or self.seen < FOR_AN_ORDER * int((self.truths > 0).sum()):
             return 0.0
         counts = self.confusion[self.names.index(name)].view(len(self.classes), -1).numpy()
         rows, columns = linear_sum_assignment(counts, maximize=True)
@@ -94,18 +101,35 @@ def answers(logits: Tensor) -> Tensor:
     return torch.where(broken, -1, logits.argmax(2))
 
 
-def tell(clean: Accuracy, notes: Iterable[str] = (), hints: dict[str, str] | None = None) -> None:
+def suspicious(row: Mapping[str, Any]) -> bool:
+    """Whether a network's accuracy, a row of `Accuracy.rows`, looks like a mistake in how it was given."""
+    return bool(row["near_chance"] or row.get("far_behind"))
+
+
+def diagnosis(row: Mapping[str, Any]) -> str:
+    """In one line what is wrong with such a network, and what it looks like."""
+    where = f"near chance ({100 * row['chance']:.1f} %)" if row["near_chance"] else "far behind the best"
+    asked = "are these the classes and preprocessing that it was trained with?"
+    return f"{where}: {asked} {row.get('hint', '')}".rstrip()
+
+
+def diagnoses(clean: Accuracy) -> list[str]:
+    """A line for each network that looks wrongly given, for who has no table to say it beside."""
+    return [
+        f"{name} gets {100 * row['share']:.1f} % of {row['n']} images right, {diagnosis(row)}"
+        for name, row in clean.rows().items()
+        if suspicious(row)
+    ]
+
+
+def tell(clean: Accuracy, notes: Iterable[str] = ()) -> None:
     """Say it on standard error: a line a network, what was left out, and what looks wrong."""
     lines = [f"  {shown(note)}" for note in notes]
     for name, row in clean.rows().items():
         share = f"{100 * row['share']:.1f} % ({100 * row['low']:.1f}–{100 * row['high']:.1f})"
         lines.append(f"  {shown(name)}: {share}")
-        if row["near_chance"] or row["far_behind"]:
-            hint = (hints or {}).get(name, "")
-            where = f"near chance ({100 * row['chance']:.1f} %)" if row["near_chance"] else "far behind the best"
-            lines.append(
-                f"    WARNING: {where}: are these the classes and preprocessing that it was trained with?{hint}"
-            )
+        if suspicious(row):
+            lines.append(f"    WARNING: {diagnosis(row)}")
     print("\n".join([f"Accuracy on {clean.seen} clean images:", *lines]), file=sys.stderr)
 
 
@@ -126,21 +150,31 @@ def none_read(data: str, count: int, first: str) -> UserError:
 
 @torch.no_grad()
 def hints(basket: Basket, clean: Accuracy, images: Tensor, labels: Tensor) -> dict[str, str]:
-    """For each network near chance, what its mistake looks like: tried on a few images (uint8) of the canvas."""
+    """For each network near chance, what its mistake looks like: tried on a few images (uint8) of the canvas. Kept in
+    `clean` too."""
     found = {}
     for name, row in clean.rows().items():
-        if not (row["near_chance"] or row["far_behind"]):
+        if not suspicious(row):
             continue
         if clean.reordered(name) > max(row["share"] + 0.3, clean.clearly_above):
             found[name] = (
-                f" With its classes in another order it would score {100 * clean.reordered(name):.0f} %: give its own "
+                f"With its classes in another order it would score {100 * clean.reordered(name):.0f} %: give its own "
                 "list with classes=FILE."
             )
             continue
         best, option = max(_tried(basket, name, images, labels))
         if best > row["share"] + 0.2 and wilson(round(best * len(labels)), len(labels))[0] > clean.clearly_above:
-            found[name] = f" With {option} it gets {100 * best:.0f} % of {len(labels)} images right: was it trained so?"
+            found[name] = f"With {option} it gets {100 * best:.0f} % of {len(labels)} images right: was it trained so?"
+    clean.advice = found
     return found
+
+
+def look_closer(basket: Basket, clean: Accuracy, matched: Matched) -> None:
+    """`hints` from the first images of the data, where a network needs any."""
+    if any(map(suspicious, clean.rows().values())):
+        seen = read(matched.data, matched.index[:FEW], [matched.canvas])
+        if len(seen.index):
+            hints(basket, clean, seen.images[0], matched.labels[seen.index])
 
 
 def _tried(basket: Basket, name: str, images: Tensor, labels: Tensor) -> Iterable[tuple[float, str]]:

@@ -21,12 +21,14 @@ from foible.basket.precision import real_float32
 from foible.errors import UserError
 from foible.images import LEAST_ROWS, to_floats
 from foible.networks.classes import shared_classes
+from foible.networks.files import Entry
 from foible.networks.habits import ONE_AT_A_TIME, Habits, ask, ask_again, version
 from foible.networks.habits import meet as meet_network
 from foible.networks.load.specs import Network, fingerprint, open_networks
 from foible.networks.one_logit import two_classes
 from foible.networks.preprocess import Preprocess
 from foible.permission import NOTHING, Permission
+from foible.specs import split_name
 from foible.text import did_you_mean, shown
 from foible.views import View
 
@@ -61,6 +63,12 @@ def pick_device(device: str) -> torch.device:
     return torch.device(device)
 
 
+def _told(spec: str, entry: Entry) -> str:
+    """What a user calls a network that came from this spec: of a folder of several, FOLDER/NETWORK."""
+    name, text = split_name(spec)
+    return f"{text.rstrip('/')}/{entry.name}" if name is None and Path(text).is_dir() else text
+
+
 class Basket:
     """Networks of one task.
 
@@ -89,10 +97,13 @@ class Basket:
         if self.device.type == "cuda":
             real_float32()
         self.shape = shape
+        self.remarks: dict[str, str] = {}  # what was noticed of these networks before a run, by kind
         self._graphs = Graphs()
         self._habits: dict[str, Habits] = {}  # of the networks that have been asked
         self.source: list[str] | None = None  # the specs that open this basket again, where there are any
         self.may = NOTHING  # what may be run for that
+        self.specs: dict[str, str] = {}  # what opens each network, as its user wrote it, where anything does
+        self.training: dict[str, Mapping[str, Any]] = {}  # what is recorded of each one's training, where anything is
         self._preprocess = {
             name: _as_preprocess(preprocess[name] if isinstance(preprocess, Mapping) else preprocess, name)
             for name in networks
@@ -135,7 +146,8 @@ class Basket:
         """
         listed = [str(source)] if isinstance(source, str | Path) else list(source)
         may = Permission.typed(listed, trust=trust) if may is None else may
-        entries = [entry for spec in listed for entry in open_networks(spec, classes, shape, may)]
+        opened = {spec: open_networks(spec, classes, shape, may) for spec in listed}
+        entries = [entry for spec in listed for entry in opened[spec]]
         names = [entry.name for entry in entries]
         for name in names:
             if names.count(name) > 1:
@@ -152,6 +164,8 @@ class Basket:
             copies=False,
         )
         basket.source, basket.may = listed, may
+        basket.specs = {entry.name: _told(spec, entry) for spec in listed for entry in opened[spec]}
+        basket.training = {entry.name: entry.training for entry in entries}
         for entry in entries:  # a network whose file says what it was trained on sees images of that size
             if entry.preprocess.size is None and entry.shape:
                 basket._hows[entry.name] = dataclasses.replace(entry.preprocess, size=entry.shape[1:])
@@ -164,6 +178,7 @@ class Basket:
         part = copy.copy(self)
         part.fingerprints = {name: self.fingerprints[name] for name in names}
         part._networks = {name: self._networks[name] for name in names}
+        part.remarks = {}
         return part
 
     @property
@@ -188,6 +203,11 @@ class Basket:
         return {name: self._preprocess[name] for name in self.names}
 
     @property
+    def specs_of_all(self) -> dict[str, str]:
+        """What opens each network, as its user wrote it; those in memory are left out."""
+        return {name: self.specs[name] for name in self.names if name in self.specs}
+
+    @property
     def names(self) -> tuple[str, ...]:
         return tuple(self._networks)
 
@@ -198,6 +218,7 @@ class Basket:
         return (
             *self._notes,
             *(f"{shown(name)} changes the images that it is given (in place): it gets a copy" for name in writing),
+            *self.remarks.values(),
         )
 
     def network(self, name: str) -> Network:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
 from foible.basket import Basket
+from foible.class_names import align, offers, positions
 from foible.data import Dataset, Photographs
 from foible.errors import UserError
-from foible.networks.classes import align
-from foible.text import shown, some
+from foible.text import cut, shown, some
 from foible.views import View
 
 Data = Dataset | Photographs
@@ -55,29 +56,43 @@ def match(data: Data, basket: Basket, *, canvas: str | None = None, labelled: bo
         data = replace(data, look=replace(data.look, grey=True))  # networks of one channel see photographs in grey
     if not labelled:
         none = torch.full((len(data),), -1)
-        return Matched(data, none, torch.arange(len(data)), view)
+        return Matched(data, none, torch.arange(len(data)), view, data.notes)
     if bool((data.labels < 0).all()):
         raise UserError(f"{data.name!r} has no labels: give labelled data, or say --unlabelled where that is meant")
     places = align(data.classes, basket.classes)
+    notes = [*data.notes]
+    lists = list(basket.lists.values())
+    if isinstance(data, Photographs) and all(one == basket.classes for one in lists) and not _any(places):
+        places = positions(data.classes, basket.classes)  # folders and columns of numbers are often the networks' own
+        if _any(places):
+            notes.append(
+                f"the classes of {data.name} are numbers: taken as places in the networks' list, from 0 (0 is "
+                f"{cut(basket.classes[0])!r}); if they are not, give the data's names with classes=FILE"
+            )
     unknown = [name for name, place in zip(data.classes, places, strict=True) if place is None]
+    met = {*places}
+    lone = [name for place, name in enumerate(basket.classes) if place not in met]
     if len(unknown) == len(data.classes):
         raise UserError(
             f"no class of the data {data.name!r} ({some(data.classes)}) is a class of the networks "
-            f"({some(basket.classes)}): classes meet by name; give data of the networks' task, or the networks' class "
-            "lists with classes=FILE"
+            f"({some(basket.classes)}){offers(unknown, lone)}: classes meet by name; give data of the networks' task, "
+            "or the networks' class lists with classes=FILE"
         )
     mapped = torch.tensor([-1 if place is None else place for place in places])
     labels = torch.where(data.labels >= 0, mapped[data.labels.clamp_min(0)], -1)
     index = (labels >= 0).nonzero()[:, 0]
-    notes = []
     if unknown:
         notes.append(
             f"{len(data) - len(index)} of {len(data)} images are left out: the networks do not know their classes "
-            f"({some(unknown)})"
+            f"({some(unknown)}){offers(unknown, lone)}"
         )
     if not len(index):
         raise UserError(f"no image of {data.name!r} has a class that the networks know ({some(basket.classes)})")
     return Matched(data, labels, index, view, tuple(notes))
+
+
+def _any(places: Sequence[int | None]) -> bool:
+    return any(place is not None for place in places)
 
 
 def _canvas(data: Data, basket: Basket, given: str | None) -> View | None:

@@ -22,7 +22,7 @@ import typer
 from typer.core import TyperGroup
 from typer.main import get_command
 
-from foible.cli import compare, data, distort, doctor, gate, hunt, rank, runs, study, train
+from foible.cli import compare, data, distort, doctor, gate, hunt, labels, rank, runs, study, train
 from foible.cli import run as own
 from foible.cli.inspect import commands as inspect
 from foible.errors import FoibleError, Interrupted, UserError
@@ -110,6 +110,7 @@ app.add_typer(inspect.app, name="inspect", rich_help_panel="Look")
 app.command(rich_help_panel="Look")(doctor.doctor)
 app.add_typer(data.app, name="data", rich_help_panel="Look")
 app.command(rich_help_panel="Label")(runs.export)
+app.command("import", rich_help_panel="Label")(labels.import_)
 app.command(rich_help_panel="Mend")(train.train)
 app.command(rich_help_panel="Reproduce")(study.study)
 app.command(rich_help_panel="Reproduce")(runs.replay)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from foible.cli.flags import Device, Networks, OneBasket, Trust, flags, listed
+from foible.cli.flags import Data, Device, Networks, OneBasket, Trust, flags, listed
 from foible.cli.telling import print_table, tell, tell_run
 from foible.recipes.config import CompareConfig
 
@@ -19,9 +19,7 @@ if TYPE_CHECKING:
 def compare(
     basket: OneBasket = None,
     network: Networks = [],  # noqa: B006 (typer reads it, nobody changes it)
-    data: Annotated[
-        str, typer.Option(help="Data set: cifar10, folder:PATH, csv:FILE, … (see `foible data`).")
-    ] = "digits",
+    data: Data = None,
     out: Annotated[Path, typer.Option(help="Run folder; an unfinished run there is resumed.")] = Path("runs/compare"),
     workers: Annotated[
         int | None, typer.Option(help="Processes (default: this one, with a thread a core).", show_default=False)
@@ -34,8 +32,8 @@ def compare(
     """Judge labelled images as they are with two versions or more: what did the new one break, and what did it fix?
 
     Every network sees each image through its own preprocessing, and classes meet by name. Broken and fixed images
-    (negative and positive flips), images where one network dissents from all the others, and probable label errors
-    become findings: report, export, suite and gate take them as they take a hunt's.
+    (negative and positive flips), images where one network dissents from all the others, and images where all networks
+    disagree with the label become findings: report, export, suite and gate take them as they take a hunt's.
 
     Example: foible compare --network old=v1 --network new=v2 --data folder:photos --out runs/v2
     """
@@ -57,6 +55,7 @@ def print_comparison(summary: dict[str, Any], **how: Any) -> None:
 def _print(console: Console, summary: dict[str, Any]) -> None:
     from rich.text import Text
 
+    from foible.recipes.compare.against import tell_against
     from foible.text import shown
 
     old, new = summary["old"], summary["new"]
@@ -90,7 +89,7 @@ def _print(console: Console, summary: dict[str, Any]) -> None:
     if worst:
         told = (f"{shown(row['class'])} {100 * (row['fixed'] - row['broken']) / row['n']:+.1f}" for row in worst)
         console.print(Text("Worst classes, in points: " + ", ".join(told)))
-    if summary["doubtful"]:
-        console.print(f"{summary['doubtful']:,} images where all networks agree against the label: look at the labels.")
+    for line in tell_against(summary["doubtful"], summary.get("against")):
+        console.print(Text(line))
     if summary["unreadable"]:
         console.print(f"{summary['unreadable']:,} files could not be read: see unreadable.txt in the run.")

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from foible.cli.flags import Device, Networks, OneBasket, Trust, flags, listed
-from foible.cli.telling import print_table, tell, tell_run
+from foible.cli.flags import Data, Device, Networks, OneBasket, Trust, flags, listed
+from foible.cli.telling import plain, print_table, tell, tell_run
 from foible.recipes.config import DistortConfig
 
 if TYPE_CHECKING:
@@ -19,11 +19,19 @@ if TYPE_CHECKING:
 def distort(
     basket: OneBasket = None,
     network: Networks = [],  # noqa: B006 (typer reads it, nobody changes it)
-    data: Annotated[str, typer.Option(help="Data set: digits, mnist, folder:PATH, … (see `foible data`).")] = "digits",
+    data: Data = None,
     out: Annotated[Path, typer.Option(help="Run folder; an unfinished run there is resumed.")] = Path("runs/distort"),
     workers: Annotated[int | None, typer.Option(help="Processes (default: one a core).", show_default=False)] = None,
     device: Device = "auto",
     trust: Trust = False,
+    eps: Annotated[
+        list[str],
+        typer.Option(help="Tell the robust accuracy at this distance too, such as 0.1 or 8/255; repeat for several."),
+    ] = [],  # noqa: B006
+    amplify: Annotated[
+        list[float],
+        typer.Option(help="Judge this multiple of each distortion too, such as 2, and tell whom it fools; repeat."),
+    ] = [],  # noqa: B006
     json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
     **settings: Any,
 ) -> None:
@@ -37,12 +45,28 @@ def distort(
     Example: foible distort --basket B --source mlp-30 --data mnist --images 200
     """
     from foible.recipes.distort import DISTORT
+    from foible.recipes.distort.bystander import check_factor
     from foible.recipes.distort.recipe import distort as run_distort
+    from foible.recipes.distort.robust import read_eps
     from foible.report import write_report
+    from foible.runs.folder import RunFolder
 
+    for factor in amplify:
+        check_factor(factor)
+    for one in eps:
+        read_eps(one)  # what is wrong with it should be said before the run
     run_distort(
         listed(basket, network), data, out=out, workers=workers, device=device, trust=trust, quiet=json, **settings
     )
+    if eps:
+        RunFolder(out).note(eps=eps)  # beside the settings: no result depends on it
+    if amplify:
+        from foible.permission import Permission
+        from foible.recipes.distort.amplify import amplify as judge_larger
+
+        may = Permission.typed(listed(basket, network), settings["method"], trust=trust)
+        for factor in amplify:
+            judge_larger(out, factor, may=may.reading(RunFolder(out).config["where"]["data"]))
     tell_run(DISTORT, out, json=json, report=write_report(out))
 
 
@@ -70,9 +94,19 @@ def _print(console: Console, rows: list[dict[str, Any]]) -> None:
             console.print(f"  {row['already']:,} of these said it without any change: distance 0")
         spent = f"{row['forwards']:,.0f} forward and {row['backwards']:,.0f} backward passes an image"
         console.print(f"  {'cost':<28} {spent}")
+        if row["nearest"]:
+            by = ", ".join(f"{shown(name)} {count:,}" for name, count in row["nearest"].items())
+            console.print(Text(f"  {'the nearest was found by':<28} {by}"))
+        for one in row.get("masking", ()):
+            console.print(Text(f"  {'hides its gradient':<28} {shown(one['words'])}", style="yellow"))
         _print_rest(console, row)
+        if row["robust"]:
+            _print_robust(console, row["robust"])
         if row["transfer"]:
-            _print_transfer(console, row["transfer"])
+            _print_transfer(console, row["transfer"], "Who else falls for it")
+            for one in row["amplified"]:
+                still = f"{one['fooled']:,} of {one['images']:,} fool {source}, mean RMS {one['rms']:.5f}"
+                _print_transfer(console, one["transfer"], f"Who falls for {one['factor']:g} times the change ({still})")
         elif layer is None:
             console.print("  no other network in the basket: nobody to transfer to")
 
@@ -91,12 +125,29 @@ def _print_rest(console: Console, row: dict[str, Any]) -> None:
     if row["exhausted"]:
         console.print(f"  {row['exhausted']:,} exhausted: what was asked for was not reached; the best effort is kept")
     if row["unsettled"]:
-        console.print(f"  {row['unsettled']:,} unsettled: found in floats, and undone by rounding to 8 bits")
+        changes = any(one["kind"] == "stochastic" for one in row.get("masking", ()))
+        why = "in floats, and undone by rounding to 8 bits" if not changes else "once, and not each time it was asked"
+        console.print(f"  {row['unsettled']:,} unsettled: found {why}")
     if row["invalid"]:
         console.print(f"  {row['invalid']:,} invalid: the network answered with NaN or infinity", style="yellow")
 
 
-def _print_transfer(console: Console, judges: list[dict[str, Any]]) -> None:
+def _print_robust(console: Console, robust: dict[str, Any]) -> None:
+    from foible.recipes.distort.robust import in_words
+
+    columns = ("ε", "still right", "of", "share", "95 %")
+    rows = (
+        (
+            line["text"], f"{line['right']:,}", f"{robust['n']:,}", f"{100 * line['share']:.1f} %",
+            f"{100 * line['low']:.0f}–{100 * line['high']:.0f}",
+        )
+        for line in robust["at"]
+    )  # fmt: skip
+    print_table(console, f"Robust accuracy, {robust['norm']}", columns, rows)
+    console.print(plain(f"  {in_words(robust)}."))
+
+
+def _print_transfer(console: Console, judges: list[dict[str, Any]], title: str) -> None:
     columns = ("judge", "right before", "wrong now", "share", "95 %", "says the same")
     rows = (
         (
@@ -106,4 +157,4 @@ def _print_transfer(console: Console, judges: list[dict[str, Any]]) -> None:
         )
         for row in judges
     )  # fmt: skip
-    print_table(console, "Who else falls for it", columns, rows)
+    print_table(console, title, columns, rows)

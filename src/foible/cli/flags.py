@@ -26,6 +26,15 @@ Networks = Annotated[
         show_default=False,
     ),
 ]
+Data = Annotated[
+    str | None,
+    typer.Option(
+        "--data",
+        help="Data set: digits, mnist, folder:PATH, csv:FILE, … (see `foible data`). Default: what the basket was "
+        "trained on; with --network it must be given.",
+        show_default=False,
+    ),
+]
 Device = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
 Trust = Annotated[
     bool,

@@ -23,7 +23,9 @@ def suite(
         typer.Argument(metavar="RUN...", help="Run folders of hunt, distort, compare or rank.", show_default=False),
     ],
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder of the suite.", show_default=False)],
-    per_class: Annotated[int, typer.Option(help="Anchors, which all networks got right, of each class.")] = 20,
+    per_class: Annotated[
+        int, typer.Option(help="Images of each class that are drawn before any network is asked: they decide.")
+    ] = 20,
     most: Annotated[int, typer.Option(help="Most images in the suite.")] = 2000,
     add: Annotated[
         bool, typer.Option("--add", help="Add to the suite that is there; nothing is ever dropped.")
@@ -35,8 +37,8 @@ def suite(
 ) -> None:
     """Freeze a suite (regression set) for `foible gate` from runs.
 
-    It takes what runs found, what compares list as broken, fixed or dissent, and anchors: images that every network
-    of the run got right. The same runs give the same suite.
+    It takes what runs found, what compares list as broken, fixed or dissent, and from a compare's data images that no
+    network had a say in: these decide, the others are watched. The same runs give the same suite.
 
     Example: foible suite runs/v2 runs/hunt --out suite
     """
@@ -150,7 +152,7 @@ def gate(
     if gated.verdict == "inconclusive":
         print(
             "foible: WARNING: inconclusive: too few images to tell whether new is worse than is tolerated, or some "
-            "could not be judged",
+            "could not be judged, or none can decide",
             file=sys.stderr,
         )
     if gated.failed(strict):
@@ -164,18 +166,22 @@ def _print(gated: Gated) -> None:
     from rich.table import Table
     from rich.text import Text
 
+    from foible.recipes.gate.verdicts import figures
     from foible.text import shown
 
     console = Console()
     style = {"pass": "green", "fail": "bold red", "inconclusive": "yellow"}
     console.print(Text(f"{gated.verdict}: new against {shown(gated.against)}", style=style[gated.verdict]))
+    if gated.networks:
+        console.print(Text(f"{shown(gated.named)}."))
     limits = {
         "in any one class" if check.kind == "class" else f"for {check.name}": f"{check.tolerance:g}"
         for check in gated.checks
         if check.tolerance is not None
     }
-    told = ", ".join(f"{points} {what}" for what, points in limits.items())
-    console.print(f"Tolerated, in percentage points worse: {told}.", highlight=False)
+    if limits:
+        told = ", ".join(f"{points} {what}" for what, points in limits.items())
+        console.print(f"Tolerated, in percentage points worse: {told}.", highlight=False)
     table = Table(box=box.SIMPLE, collapse_padding=True, pad_edge=False)
     for name in ("check", "n", "broken", "fixed", "worse by", "interval", "verdict"):
         left = name in ("check", "verdict")
@@ -186,7 +192,7 @@ def _print(gated: Gated) -> None:
         kind = "" if check.kind == "overall" else f"{check.kind} "
         table.add_row(
             Text(kind + shown(check.name)), f"{check.n:,}", f"{check.broken:,}", f"{check.fixed:,}",
-            f"{check.points:+.1f}", f"{check.low:+.1f} to {check.high:+.1f}",
+            *figures(check),
             Text(check.verdict or "", style=style[check.verdict] if check.verdict else ""),
         )  # fmt: skip
     console.print(table)

@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from foible.cli.flags import Device, Networks, OneBasket, Trust, flags, listed
+from foible.cli.flags import Data, Device, Networks, OneBasket, Trust, flags, listed
 from foible.cli.telling import print_table, tell, tell_run
 from foible.recipes.config import RankConfig
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-Pool = Annotated[str, typer.Option(help="The pool: folder:PATH with any images, mnist, … (see `foible data`).")]
 NOTE = "dissents: all peers agree, the suspect says another. shown: the pixels that are kept show it too. "
 WHOSE = {
     "consensus": "The label of each is its peers' consensus.",
@@ -30,7 +29,7 @@ LEFT = {
 def rank(
     basket: OneBasket = None,
     network: Networks = [],  # noqa: B006 (typer reads it, nobody changes it)
-    data: Pool = "digits",
+    data: Data = None,
     out: Annotated[Path, typer.Option(help="Run folder; an unfinished run there is resumed.")] = Path("runs/rank"),
     workers: Annotated[
         int | None, typer.Option(help="Processes (default: this one, with a thread a core).", show_default=False)

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from foible.cli.flags import Device, Networks, OneBasket, Trust, listed
+from foible.cli.flags import Data, Device, Networks, OneBasket, Trust, listed
 from foible.errors import UserError
 
 
@@ -15,7 +15,7 @@ def run(
     recipe: Annotated[str, typer.Argument(help="A recipe: hunt, distort, compare, rank, or FILE.py:NAME for yours.")],
     basket: OneBasket = None,
     network: Networks = [],  # noqa: B006 (typer reads it, nobody changes it)
-    data: Annotated[str, typer.Option(help="Data set: digits, mnist, folder:PATH, … (see `foible data`).")] = "digits",
+    data: Data = None,
     out: Annotated[Path, typer.Option(help="Run folder; an unfinished run there is resumed.")] = Path("runs/own"),
     options: Annotated[
         list[str] | None, typer.Option("--set", help="A setting of the recipe, NAME=VALUE; repeat.", show_default=False)

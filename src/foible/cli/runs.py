@@ -28,6 +28,7 @@ def show(
     json: Json = False,
 ) -> None:
     """Show what a run found: the summary and the first findings, or one finding in full."""
+    from foible.findings.labels import labels_of
     from foible.report.run import OpenRun
 
     source = OpenRun.open(run)
@@ -35,7 +36,9 @@ def show(
         _show_one(source, id, json)
         return
     listed = list(islice(_briefs(source), limit))
-    tell_run(source.recipe, source, json=json, **({"findings": listed} if json else {}))
+    labels = labels_of(run)
+    told = {"findings": listed, **({"labels": labels.told} if labels.labels else {})}
+    tell_run(source.recipe, source, json=json, **(told if json else {}))
     if not json:
         from rich import box
         from rich.console import Console
@@ -47,6 +50,8 @@ def show(
         for brief in listed:
             table.add_row(*(plain(value) for value in brief.values()))
         Console().print(table)
+        if labels.words:
+            print(labels.words)
 
 
 def _strict(value: Any) -> Any:

@@ -15,7 +15,7 @@ from foible.data.names import Names
 from foible.data.options import Look, look
 from foible.data.photographs import Ints, Photographs, photographs_in
 from foible.data.places import given_path
-from foible.data.splits import HELD, choose, held_rows, pick
+from foible.data.splits import ALL, HELD, choose, held_rows, pick
 from foible.data.tables import Table, placed, read_table
 from foible.errors import UserError
 from foible.text import shown
@@ -38,7 +38,7 @@ def list_csv(
     columns = (image,) if image else IMAGE_COLUMNS
     table = read_table(spec, path, file=("image", columns), label=label, split=split, strict=labelled)
     problems: list[str] = []
-    parts = _by_column(table, problems) if table.splits is not None else {"train": np.arange(len(table))}
+    parts = _by_column(table, problems) if table.splits is not None else {ALL: np.arange(len(table))}
     return photographs_of(
         spec, part, labelled, how, [(table, folder, parts)], folder, problems,
         class_file(spec, classes, path.parent), "a column of splits (split=COLUMN) that says train",

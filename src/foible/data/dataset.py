@@ -28,7 +28,8 @@ class Dataset:
 
     `name` is the spec as given and `split` is "train" or "test". `images` is uint8 (n, channels, height,
     width) with 1 channel (grey) or 3 (RGB); `labels` is int64 (n,), an index into `classes`. `problems` has
-    one line for each file or row that could not be read and was left out.
+    one line for each file or row that could not be read and was left out, and `notes` one for what else a reader of
+    results should know of it.
     """
 
     name: str
@@ -37,6 +38,7 @@ class Dataset:
     labels: Tensor
     classes: tuple[str, ...]
     problems: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "classes", tuple(self.classes))
@@ -130,12 +132,15 @@ def hold_out(labels: npt.NDArray[np.int64], fraction: Fraction) -> npt.NDArray[n
     return held
 
 
-def no_test_split(spec: str) -> UserError:
-    """The error for a source that holds one unsplit set of images, asked for its test split."""
-    return UserError(
-        f"{spec} has no test split: write {with_option(spec, 'test=0.2')} to hold out a fifth of each class, "
-        "or give the data as a train and a test part"
-    )
+class UnsplitError(UserError):
+    """A source that holds one set of images, in which nothing says what is for testing, was asked for its test split.
+    What only judges images can take all of them (`open_data`, with `whole`)."""
+
+    def __init__(self, spec: str) -> None:
+        super().__init__(
+            f"{spec} has no test split: write {with_option(spec, 'test=0.2')} to hold out a fifth of each class, "
+            "or give the data as a train and a test part"
+        )
 
 
 def with_option(spec: str, option: str) -> str:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
+from foible.class_names import positions
 from foible.data.csv_files import photographs_of
 from foible.data.dataset import check_classes
 from foible.data.decode import SUFFIXES
@@ -17,10 +18,10 @@ from foible.data.names import Names
 from foible.data.options import Look, look
 from foible.data.photographs import Ints, Photographs, photographs_in
 from foible.data.places import given_path
-from foible.data.splits import SPLIT_NAMES, choose, held_rows, pick
+from foible.data.splits import ALL, SPLIT_NAMES, choose, held_rows, pick
 from foible.data.tables import Table, read_table
 from foible.errors import UserError
-from foible.text import shown
+from foible.text import cut, shown, some
 
 METADATA = ("metadata.csv", "metadata.jsonl", "metadata.parquet")
 ALL_SPLITS = frozenset(name for names in SPLIT_NAMES.values() for name in names)
@@ -48,9 +49,9 @@ def list_folder(
     return _by_class(spec, split, how, root, given)
 
 
-def _by_class(spec: str, split: str, how: Look, root: Path, classes: tuple[str, ...]) -> Photographs:
+def _by_class(spec: str, split: str, how: Look, root: Path, given: tuple[str, ...]) -> Photographs:
     parts = _parts(root)
-    part = choose(spec, parts or ("train",), split, how.test, "a folder called train")
+    part = choose(spec, parts or (ALL,), split, how.test, "a folder called train")
     problems: list[str] = []
     base = parts[part] if parts else root
     before = f"{base.name}/" if parts else ""
@@ -61,7 +62,7 @@ def _by_class(spec: str, split: str, how: Look, root: Path, classes: tuple[str, 
     there = [name for name, has in listing.items() if has]
     # The classes are those of the train split, so that both splits number them alike.
     other = split != "train" and "train" in parts
-    classes = classes or tuple(
+    classes = given or tuple(
         sorted(_text(name) for name, has in (_classes(parts["train"]) if other else listing).items() if has)
     )
     if not classes:
@@ -75,12 +76,18 @@ def _by_class(spec: str, split: str, how: Look, root: Path, classes: tuple[str, 
             "PATH/train/CLASS/IMAGE.png, or a metadata.csv with columns file_name and label"
         )
     check_classes(classes, spec)
-    number = {name: k for k, name in enumerate(classes)}
-    strangers = [name for name in there if _text(name) not in number]
+    names = [_text(name) for name in there]
+    known = {name: place for place, name in enumerate(classes)}
+    places = positions(names, classes) if given else [known.get(name) for name in names]
+    number = {name: place for name, place in zip(there, places, strict=True) if place is not None}
+    strangers = [name for name in there if name not in number]
     if strangers:
+        whose, how_to = "train", "expected the same class folders in both"
+        if given:
+            whose = "the list of classes"
+            how_to = f"it has {some(classes)}; expected folders named as its classes are, or by their number in it"
         raise UserError(
-            f"{spec}: the {split} split has the class {shown(strangers[0])!r}, which "
-            f"{'train' if other else 'the list of classes'} has not: expected the same class folders in both"
+            f"{spec}: the {split} split has the class {cut(strangers[0])!r}, which {whose} has not: {how_to}"
         )
     sizes: list[int] = []
     labels: list[int] = []
@@ -89,14 +96,14 @@ def _by_class(spec: str, split: str, how: Look, root: Path, classes: tuple[str, 
         for name in there:
             for file, bytes_ in images_below(base / name):
                 sizes.append(bytes_)
-                labels.append(number[_text(name)])
+                labels.append(number[name])
                 yield f"{before}{name}/{file}"
 
-    names = Names.of(walk())
+    files = Names.of(walk())
     numbers = np.array(labels, np.int64)
     rows = held_rows(numbers, split, how.test)
     return photographs_in(
-        root, names.take(rows), np.array(sizes, np.int64)[rows], numbers[rows], spec=spec, split=split, how=how,
+        root, files.take(rows), np.array(sizes, np.int64)[rows], numbers[rows], spec=spec, split=split, how=how,
         classes=classes, problems=problems,
     )  # fmt: skip
 
@@ -144,10 +151,10 @@ def _metadata(spec: str, root: Path, label: str) -> list[tuple[Table, Path, dict
 
 
 def _by_first_folder(table: Table) -> dict[str, Ints]:
-    """Rows by split, where every name begins with a split's folder (`train/1.png`); else all are train."""
+    """Rows by split, where every name begins with a split's folder (`train/1.png`); else they are one part."""
     first = [(name or "").partition("/")[0] for name in table.files.to_pylist()]
     if not first or not ALL_SPLITS.issuperset(first):
-        return {"train": np.arange(len(table))}
+        return {ALL: np.arange(len(table))}
     marks = np.array(first)
     return pick({name: np.flatnonzero(marks == name) for name in dict.fromkeys(first)})
 

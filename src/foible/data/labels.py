@@ -12,13 +12,14 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from foible.class_lists import read as read_classes
+from foible.class_names import imagenet, positions
 from foible.data.dataset import check_labels, numbered_classes
 from foible.errors import UserError
 from foible.records import TEXT
-from foible.text import did_you_mean, shown
+from foible.text import cut, did_you_mean, shown, some
 
 CLASSES_FILE = "classes.txt"
-MOST_BYTES = 64 << 20  # of a list of class names
 _WHOLE = re.compile(r"[+-]?[0-9]{1,18}")
 
 
@@ -70,18 +71,17 @@ def numbers_of(column: pa.ChunkedArray | pa.Array, classes: Sequence[str], where
     """Labels as class numbers, -1 where there is none."""
     absent = column.is_null().to_numpy(zero_copy_only=False) if isinstance(column, pa.Array) else _nulls(column)
     if is_text(column):
-        number = {name: k for k, name in enumerate(classes)}
         coded = (column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column).dictionary_encode()
         kinds = coded.dictionary.to_pylist()
         codes = pc.fill_null(coded.indices, 0).to_numpy(zero_copy_only=False).astype(np.int64)
-        table = np.array([number.get(kind, -1) for kind in kinds] or [-1], np.int64)
+        table = np.array([-1 if k is None else k for k in positions(kinds, classes)] or [-1], np.int64)
         numbers = np.where(absent, -1, table[codes])
         unknown = np.flatnonzero(~absent & (numbers < 0))
         if len(unknown):
             name = kinds[codes[unknown[0]]]
             raise UserError(
-                f"{where}: row {unknown[0]} has the label {shown(name)!r}, which is no class name; the classes are "
-                f"{_some(classes)}{did_you_mean(name, classes)}"
+                f"{where}: row {unknown[0]} has the label {cut(name)!r}, which is no class name; the classes are "
+                f"{some(classes)}{did_you_mean(name, classes)}"
             )
         return numbers
     whole = _whole(column)
@@ -90,22 +90,20 @@ def numbers_of(column: pa.ChunkedArray | pa.Array, classes: Sequence[str], where
 
 
 def class_file(spec: str, given: str, beside: Path) -> tuple[str, ...]:
-    """Class names from the file that `?classes=FILE` gives, else from `classes.txt` in the folder `beside`; () where
-    there is neither. A name a line; the first is class 0."""
+    """Class names from the file that `?classes=FILE` gives (or ImageNet's), else from `classes.txt` in the folder
+    `beside`; () where there is neither. A list is read as a network's is; the first is class 0."""
+    if given == "imagenet":
+        return imagenet()
     path = beside / CLASSES_FILE
     if given:
         path = next((p for p in (Path(given).expanduser(), beside / given) if p.is_file()), Path(given))
         if not path.is_file():
-            raise UserError(f"{spec}: classes is {shown(given)!r}, which is no file: give a text file, a name a line")
+            raise UserError(
+                f"{spec}: classes is {shown(given)!r}, which is no file: give a text file, a name a line, CSV or JSON"
+            )
     elif not path.is_file():
         return ()
-    if path.stat().st_size > MOST_BYTES:
-        raise UserError(f"{shown(path)} has {path.stat().st_size} bytes: expected class names, a line each")
-    try:
-        lines = path.read_text(encoding="utf-8-sig").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"{shown(path)} cannot be read as class names, a line each in UTF-8: {error}") from error
-    return tuple(line.strip() for line in lines if line.strip())
+    return read_classes(path)
 
 
 def _nulls(column: pa.ChunkedArray) -> npt.NDArray[np.bool_]:
@@ -119,8 +117,3 @@ def _whole(column: pa.ChunkedArray | pa.Array) -> npt.NDArray[np.int64]:
     values: npt.NDArray[Any]
     values = filled.to_numpy() if isinstance(filled, pa.ChunkedArray) else filled.to_numpy(zero_copy_only=False)
     return (np.minimum(values, 2**62) if values.dtype == np.uint64 else values).astype(np.int64)
-
-
-def _some(classes: Sequence[str], most: int = 5) -> str:
-    more = f" and {len(classes) - most} more" if len(classes) > most else ""
-    return ", ".join(map(shown, classes[:most])) + more

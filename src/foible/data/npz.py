@@ -12,10 +12,10 @@ import torch
 
 from foible.data.dataset import (
     Dataset,
+    UnsplitError,
     check_classes,
     check_labels,
     hold_out,
-    no_test_split,
     numbered_classes,
     with_option,
 )
@@ -55,7 +55,7 @@ def load_npz(spec: str, argument: str, split: str, quiet: bool, *, layout: str =
     if own_test and part is not None:
         raise UserError(f"{spec} has its own test split: leave out test=")
     if split == "test" and not own_test and part is None:
-        raise no_test_split(spec)
+        raise UnsplitError(spec)
     chosen = pairs[split] if own_test or split == "train" else pairs["train"]
     assert chosen is not None
     images, raw = _images(chosen[0], spec, layout.upper()), chosen[1]

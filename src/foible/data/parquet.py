@@ -18,7 +18,7 @@ from foible.data.options import Look, look
 from foible.data.photographs import Photographs
 from foible.data.places import given_path
 from foible.data.row_groups import RowGroups
-from foible.data.splits import by_name, choose, held_rows
+from foible.data.splits import ALL, by_name, choose, held_rows
 from foible.data.tables import LABEL_COLUMNS, readable
 from foible.disk import ordinary
 from foible.errors import UserError
@@ -60,7 +60,7 @@ def rows_of(
     if labelled or split in parts:
         part = choose(spec, parts, split, how.test, "names such as train-00000.parquet")
     else:  # a pool without splits: all of it
-        part, parts = "all", {"all": [file for files in parts.values() for file in files]}
+        part, parts = ALL, {ALL: [file for files in parts.values() for file in files]}
     wanted = parts if labelled else {part: parts[part]}
     tables = {name: [_table(spec, file, columns, labelled) for file in files] for name, files in wanted.items()}
     chosen = tables[part]
@@ -89,10 +89,10 @@ def rows_of(
 
 
 def _parts(spec: str, path: Path, problems: list[str]) -> tuple[Path, dict[str, list[Path]]]:
-    """The folder that files are named from, and the files by split; one file is all train."""
+    """The folder that files are named from, and the files by split; one file is one part."""
     if not path.is_dir():
         ordinary(path)
-        return path.parent, {"train": [path]}
+        return path.parent, {ALL: [path]}
     files = sorted(file for file in path.rglob("*.parquet") if file.is_file())
     if not files:
         raise UserError(f"{spec}: {shown(path)} holds no .parquet file")

@@ -43,7 +43,7 @@ class Photographs:
     `name` is the spec as given and `split` "train" or "test". `labels` is int64 (n,), an index into `classes`, or -1
     throughout where nothing is labelled (then `classes` is empty). `files` names each image as the data does, no two
     alike. `sizes` is in bytes, of each image or of the file it is a row of. `problems` has a line for each file that
-    was seen at opening to be unusable and was left out.
+    was seen at opening to be unusable and was left out, and `notes` one for what else a reader of results should know.
     """
 
     name: str
@@ -55,6 +55,7 @@ class Photographs:
     source: ImageBytes = field(repr=False)
     look: Look = field(default_factory=Look)
     problems: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "classes", tuple(self.classes))

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 
 from foible.data.catalogue import FORMS, KNOWN
 from foible.data.cifar import load_cifar10
 from foible.data.csv_files import list_csv
-from foible.data.dataset import SPLITS, Dataset
+from foible.data.dataset import SPLITS, Dataset, UnsplitError
 from foible.data.digits import load_digits
 from foible.data.folder import list_folder
 from foible.data.idx import load_idx
@@ -54,17 +55,27 @@ def load(spec: str | Dataset, split: str = "train", *, quiet: bool = False) -> D
 
 
 def open_data(
-    spec: str | Dataset | Photographs, split: str = "train", *, labelled: bool = True, quiet: bool = False
-) -> Dataset | Photographs:
+    spec: str | Dataset | Photographs, split: str = "train", *, labelled: bool = True, whole: bool = False,
+    quiet: bool = False,
+) -> Dataset | Photographs:  # fmt: skip
     """As `load`, but the photographs of `folder:`, `parquet:`, `csv:` and `webdataset:` stay on disk until `read` or
     `stream` asks for them. What is not text is handed back as it is.
 
     `labelled=False` takes a pool: every image file below a folder at any depth, rows without a label column; `labels`
     are all -1 and `classes` is empty. A pool that has a part for `split` is that part, and otherwise all of it.
+    `whole=True`, for what only judges, does the same with labelled data in which nothing says what is for testing, and
+    a note of the data says so.
     """
     if not isinstance(spec, str):
         return spec
-    data = _find(spec, split, labelled, quiet)
+    try:
+        data = _find(spec, split, labelled, quiet)
+    except UnsplitError:
+        if not whole:
+            raise
+        data = _find(spec, "train", labelled, quiet)
+        said = f"{spec} is not split into train and test: all {len(data)} images are taken"
+        data = replace(data, split=split, notes=(*data.notes, said))
     _tell(data, quiet)
     return data
 

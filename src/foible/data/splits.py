@@ -11,11 +11,12 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from foible.data.dataset import hold_out, no_test_split
+from foible.data.dataset import UnsplitError, hold_out, with_option
 from foible.errors import UserError
 from foible.text import shown
 
 HELD = ("test", "val", "valid", "validation")  # the first that is there is the test split
+ALL = "all"  # the one part of data in which nothing says what is for training and what for testing
 SPLIT_NAMES = {"train": ("train",), "test": HELD}
 T = TypeVar("T")
 
@@ -32,7 +33,7 @@ def pick(named: Mapping[str, T]) -> dict[str, T]:
 
 def by_name(files: Sequence[Path], root: Path, problems: list[str]) -> dict[str, list[Path]]:
     """Files by split: how their names begin (`train-0.parquet`), else the folder they are in (`test/0.parquet`).
-    Where no name says it, all are train."""
+    Where no name says it, there is one part."""
     named: dict[str, list[Path]] = {}
     spare = []
     for file in files:
@@ -45,7 +46,7 @@ def by_name(files: Sequence[Path], root: Path, problems: list[str]) -> dict[str,
         else:
             spare.append(file)
     if not named:
-        return {"train": spare}
+        return {ALL: spare}
     problems += [f"{shown(file.name)}: not read, its name begins with no split (train-, test-)" for file in spare]
     return pick(named)
 
@@ -54,8 +55,15 @@ def choose(spec: str, parts: Collection[str], split: str, test: Fraction | None,
     """The part that `split` is to be read from; `expected` says how a split is marked in this form."""
     if "test" in parts and test is not None:
         raise UserError(f"{spec} has its own test split: leave out test=")
+    if ALL in parts:
+        if split == "test" and test is None:
+            raise UnsplitError(spec)
+        return ALL
     if split == "test" and "test" not in parts and test is None:
-        raise no_test_split(spec)
+        raise UserError(
+            f"{spec} has a train split and no test split: give the other part too, take the train split "
+            f"(--split train), or write {with_option(spec, 'test=0.2')} to hold out a fifth of each class"
+        )
     part = "train" if test is not None else split
     if part not in parts:
         raise UserError(f"{spec} has nothing for the train split: expected {expected}")

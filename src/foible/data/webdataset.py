@@ -18,7 +18,7 @@ from foible.data.options import look
 from foible.data.photographs import Ints, Photographs
 from foible.data.places import data_folder, given_path
 from foible.data.shards import Shards, index_shard
-from foible.data.splits import by_name, choose, held_rows
+from foible.data.splits import ALL, by_name, choose, held_rows
 from foible.disk import ordinary
 from foible.errors import UserError
 from foible.text import shown
@@ -39,7 +39,7 @@ def list_webdataset(
     if labelled or split in parts:
         part = choose(spec, parts, split, how.test, "shards called train-….tar")
     else:  # a pool without splits: all of it
-        part, parts = "all", {"all": files}
+        part, parts = ALL, {ALL: files}
     names = class_file(spec, classes, root) if labelled else ()
     wanted = list(parts) if labelled and not names else [part]  # classes are counted over both splits
     listing = {

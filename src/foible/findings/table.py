@@ -8,11 +8,11 @@ from __future__ import annotations
 import html
 import json
 from base64 import b64encode
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -22,14 +22,14 @@ from foible.disk import ordinary
 from foible.errors import UserError
 from foible.findings.checked import wrong_with
 from foible.images import decode_png
-from foible.records import read_classes, read_configs
+from foible.records import read_classes, read_configs, short
 from foible.runs.folder import RunFolder, check_owner
-from foible.text import shown
+from foible.text import did_you_mean, shown, some
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-SCHEMA_VERSION = 4
+SCHEMA_VERSION = 5
 OUTCOMES = (
     "found",  # a mistake, on the very pixels of `image`
     "exhausted",  # a trial that found none
@@ -43,7 +43,9 @@ ADDED = {  # columns by the schema version that brought them; null in older file
     **dict.fromkeys(("label_from", "score", "kinds", "size", "realism"), 3),
     **dict.fromkeys(("least_path", "least_image", "least_change", "least_forwards"), 3),
     **dict.fromkeys(("target", "distance", "distance_exact"), 4),
+    "method": 5,
 }
+CLASS_COLUMNS = ("truth", "consensus", "said", "target")  # numbers of classes
 
 _probabilities = pa.list_(pa.list_(pa.float32()))
 SCHEMA = pa.schema(  # where a column means something else in another recipe, a line above says so
@@ -56,7 +58,7 @@ SCHEMA = pa.schema(  # where a column means something else in another recipe, a 
         # lane: hunt: the trial's number; distort, compare, rank, a suite's anchors: the same as origin_index
         pa.field("lane", pa.int64()),
         pa.field("outcome", pa.string()),  # one of OUTCOMES
-        pa.field("tags", pa.list_(pa.string())),  # kinds that it belongs to: broken, fixed, dissent, label-error
+        pa.field("tags", pa.list_(pa.string())),  # kinds that it belongs to: broken, fixed, dissent, against-label
         # image, origin, trace, realism: hunt: null of a trial that found nothing; its path shows it again
         pa.field("image", pa.binary()),  # PNG: what the trial ended with
         pa.field("origin", pa.binary()),  # PNG: the seed image; null where there is none
@@ -86,6 +88,7 @@ SCHEMA = pa.schema(  # where a column means something else in another recipe, a 
         # distance, distance_exact: distort only. With a layer the first is null and the second of the layer's output
         pa.field("distance", pa.float32()),  # of image and origin, pixels in [0, 1]: l2, or the norm of the settings
         pa.field("distance_exact", pa.float32()),  # the same before rounding to 8 bits
+        pa.field("method", pa.string()),  # what found it, where it is not (just) the one method of the settings
         pa.field("score", pa.float32()),  # by how much the image is found, log-odds: the worst over the networks
         pa.field("size", pa.float32()),  # of the whole way, in largest moves; null where the space is no box
         pa.field("kinds", pa.list_(pa.string())),  # of move, largest first; of the least change where it is known
@@ -249,7 +252,7 @@ class Findings:
         classes = parts[0].classes
         for part in parts:
             if part.classes != classes:
-                raise UserError(f"findings of different tasks: classes {list(classes)} and {list(part.classes)}")
+                raise UserError(f"findings of different tasks: classes {some(classes)} and {some(part.classes)}")
         configs = {key: value for part in parts for key, value in part.configs.items()}
         return cls(
             with_metadata(pa.concat_tables([p.table.replace_schema_metadata() for p in parts]), classes, configs)
@@ -267,8 +270,18 @@ class Findings:
     def __len__(self) -> int:
         return int(self.table.num_rows)
 
-    def __getitem__(self, row: int) -> dict[str, Any]:
-        """One row as a dictionary of Python values."""
+    @overload
+    def __getitem__(self, row: int) -> dict[str, Any]: ...
+
+    @overload
+    def __getitem__(self, row: slice) -> Findings: ...
+
+    def __getitem__(self, row: int | slice) -> dict[str, Any] | Findings:
+        """One row as a dictionary of Python values; of a slice, these findings."""
+        if isinstance(row, slice):
+            return Findings(self.table.take(pa.array(range(len(self))[row], pa.int64())))
+        if not -len(self) <= row < len(self):
+            raise IndexError(f"row {row} of {len(self)} findings")
         return dict(self.table.slice(range(len(self))[row], 1).to_pylist()[0])
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
@@ -276,21 +289,76 @@ class Findings:
             yield self[row]
 
     def column(self, name: str) -> list[Any]:
-        return list(self.table.column(name).to_pylist())
+        return list(self.table.column(self._named(name)).to_pylist())
 
-    def filter(self, **wanted: Any) -> Findings:
-        """Rows where every named column has the wanted value (or one of a list of them).
+    def filter(self, predicate: Callable[[dict[str, Any]], Any] | None = None, /, **wanted: Any) -> Findings:
+        """Rows where every named column has the wanted value (or one of a list of them), and of which the predicate,
+        which is given each row as a dictionary, is true. Classes go by name or by number, tags one by one.
 
-        `findings.filter(outcome="found", suspect=["A", "B"])`
+        `findings.filter(outcome="found", truth="cat", suspect=["A", "B"])`
+        `findings.filter(lambda row: row["size"] < 1)`
         """
         table = self.table
         for name, value in wanted.items():
-            if name not in table.column_names:
-                raise UserError(f"findings have no column {name!r}; they have {', '.join(table.column_names)}")
-            values = list(value) if isinstance(value, list | tuple | set) else [value]
-            kind = table.schema.field(name).type
-            table = table.filter(pc.is_in(table.column(name), value_set=pa.array(values, kind)))
-        return Findings(table)
+            values = list(value) if isinstance(value, list | tuple | set | frozenset) else [value]
+            kind = SCHEMA.field(self._named(name)).type
+            allowed = self._as_stored(name, values, kind)
+            column = table.column(name)
+            if pa.types.is_list(kind):  # a row belongs to several
+                keep = pa.array([bool(set(allowed) & set(one or ())) for one in column.to_pylist()], pa.bool_())
+            else:
+                keep = pc.is_in(column, value_set=pa.array(allowed, kind))
+            table = table.filter(keep)
+        found = Findings(table)
+        if predicate is None:
+            return found
+        return Findings(table.filter(pa.array([bool(predicate(row)) for row in found], pa.bool_())))
+
+    def _named(self, name: str) -> str:
+        """A column's name, once there is one."""
+        known = self.table.column_names
+        if name not in known:
+            hint = did_you_mean(name, known)
+            raise UserError(f"findings have no column {shown(name)!r}{hint}; they have {', '.join(known)}")
+        return name
+
+    def _as_stored(self, name: str, values: list[Any], kind: pa.DataType) -> list[Any]:
+        """Wanted values as the column holds them: classes by number. One that no row could have is an error."""
+        scalar = pa.types.is_string(kind) or pa.types.is_integer(kind) or pa.types.is_floating(kind)
+        if not scalar and kind != pa.list_(pa.string()):
+            raise UserError(
+                f"the column {name!r} holds {kind}, which no one value equals: give filter a function of a row"
+            )
+        found = []
+        for value in values:
+            if name in CLASS_COLUMNS and isinstance(value, str):
+                known: Sequence[str] = self.classes
+                value = known.index(value) if value in known else value
+                fits = not isinstance(value, str)
+            elif name in CLASS_COLUMNS and type(value) is int:
+                known, fits = [f"0 to {len(self.classes) - 1}"], 0 <= value < len(self.classes)
+            elif name in ("outcome", "suspect"):
+                known = OUTCOMES if name == "outcome" else self._suspects
+                fits = value is None or value in known
+            else:
+                known, fits = (), True
+            if not fits:
+                hint = did_you_mean(str(value), known)
+                raise UserError(f"no row can have {name} {short(value)}{hint}; known: {some(known, 12)}")
+            try:
+                pa.scalar(value, pa.string() if pa.types.is_list(kind) else kind)
+            except (pa.ArrowException, TypeError, ValueError, OverflowError):
+                what = "text" if pa.types.is_string(kind) or pa.types.is_list(kind) else "a number"
+                what = "a whole number" if pa.types.is_integer(kind) else what
+                raise UserError(f"{name} is {short(value)}: expected {what}") from None
+            found.append(value)
+        return found
+
+    @property
+    def _suspects(self) -> list[str]:
+        """Networks that the settings know, and those that rows name."""
+        known = {str(name) for settings in self.configs.values() for name in settings.get("networks", ())}
+        return sorted(known | {name for name in self.table.column("suspect").unique().to_pylist() if name is not None})
 
     def head(self, count: int) -> Findings:
         return Findings(self.table.slice(0, count))
@@ -305,6 +373,8 @@ class Findings:
 
     def images(self, column: str = "image") -> list[Tensor]:
         """Decoded images, uint8 (channels, height, width) each, of `image`, `origin` or `film`."""
+        if not pa.types.is_binary(SCHEMA.field(self._named(column)).type):
+            raise UserError(f"the column {column!r} holds no images: expected image, origin, least_image or film")
         rows = zip(self.column("id"), self.column(column), strict=True)
         return [decode_png(data, repr(id)) for id, data in rows if data is not None]
 
@@ -314,7 +384,7 @@ class Findings:
             frame = self.table.to_pandas()
         except ImportError as error:
             raise UserError("to_pandas() needs pandas: pip install 'foible[pandas]'") from error
-        for name in ("truth", "consensus", "said", "target"):
+        for name in CLASS_COLUMNS:
             frame[f"{name}_name"] = [None if v != v or v is None else self.classes[int(v)] for v in frame[name]]
         return frame
 

@@ -25,7 +25,8 @@ from foible.statistics import wilson
 
 Ints = NDArray[np.int64]
 COUNTED = (
-    "suspect", "config", "lane", "networks", "outcome", "label_from", "moves", "candidates", "forwards", "backwards",
+    "suspect", "config", "lane", "origin_index", "networks", "outcome", "label_from", "moves", "candidates", "forwards",
+    "backwards",
 )  # fmt: skip
 _SUMMED = ("moves", "forwards", "backwards", "counted")
 
@@ -40,7 +41,8 @@ class Opened(Protocol):
 @dataclass
 class Tally:
     """Counts of one suspect. A trial of an atlas may have several rows: `trials` counts trials, `solved` those with a
-    find, `consensus` those whose right class is the networks' consensus and no label."""
+    find, `consensus` those whose right class is the networks' consensus and no label. Several trials may begin with one
+    image: `images` counts images, `images_solved` those with a find."""
 
     name: str
     networks: tuple[str, ...] = ()
@@ -55,10 +57,19 @@ class Tally:
     all_forwards: int = 0
     all_backwards: int = 0
     cells: set[Cell] = field(default_factory=set)  # different mistakes: right class, answer, kind and size of change
+    seeds: dict[str, tuple[Ints, Ints]] = field(default_factory=dict)  # by data: places of images, and with a find
 
     @property
     def rows(self) -> int:
         return self.outcomes.total()
+
+    @property
+    def images(self) -> int:
+        return sum(len(places) for places, _ in self.seeds.values())
+
+    @property
+    def images_solved(self) -> int:
+        return sum(len(places) for _, places in self.seeds.values())
 
     @property
     def found(self) -> int:
@@ -78,6 +89,9 @@ class Tally:
             setattr(self, name, getattr(self, name) + getattr(other, name))
         self.outcomes.update(other.outcomes)
         self.cells |= other.cells
+        for key, parts in other.seeds.items():
+            here = self.seeds.get(key)
+            self.seeds[key] = parts if here is None else (union(here[0], parts[0]), union(here[1], parts[1]))
 
     def as_row(self) -> dict[str, Any]:
         """Figures for a table or JSON: counts, the success rate with its 95 % interval, and means per find, as in the
@@ -91,6 +105,8 @@ class Tally:
             "suspect": self.name,
             "trials": self.trials,
             "solved": self.solved,
+            "images": self.images,
+            "images_solved": self.images_solved,
             "found": self.found,
             "exhausted": self.rows - self.found - self.invalid,
             "invalid": self.invalid,
@@ -137,7 +153,8 @@ def tally(table: pa.Table, cells: bool = True) -> Iterator[tuple[Tally, str]]:
     """
     if not table.num_rows:
         return
-    atlases = {key for key, settings in read_configs(table.schema.metadata, "findings").items() if is_atlas(settings)}
+    known = read_configs(table.schema.metadata, "findings")
+    atlases = {key for key, settings in known.items() if is_atlas(settings)}
     table = table.combine_chunks()
     suspects, configs, outcomes = (codes(table.column(name)) for name in ("suspect", "config", "outcome"))
     first, group = distinct(suspects[1], configs[1])
@@ -145,6 +162,8 @@ def tally(table: pa.Table, cells: bool = True) -> Iterator[tuple[Tally, str]]:
     lanes = numbers(table.column("lane"))
     trial = np.where(lanes < 0, -1 - np.arange(len(lanes)), lanes)  # without a number, each row is a trial
     trials, _ = distinct(group, trial)
+    index = numbers(table.column("origin_index"))
+    places = np.where(index < 0, -2 - np.abs(trial), index)  # a trial that begins with no image counts as one
     solved, _ = distinct(group[found], trial[found])
     unlabelled = numbers(pc.equal(table.column("label_from"), "consensus"))[trials] > 0
     costs = each_row(table)
@@ -165,6 +184,10 @@ def tally(table: pa.Table, cells: bool = True) -> Iterator[tuple[Tally, str]]:
         one.all_forwards, one.all_backwards = (int(costs[name][here].sum()) for name in ("forwards", "backwards"))
         if cells and len(finds):
             one.cells = set(cells_of(table.select(list(CELL)).take(pa.array(finds)), config in atlases)[0])
+        data = known.get(config, {})
+        key = f"{data.get('data_sha256', config)} {data.get('split', '')}"
+        begun, ended = trials[group[trials] == number], np.flatnonzero(found)[solved]
+        one.seeds = {key: (np.unique(places[begun]), np.unique(places[ended[group[ended] == number]]))}
         yield one, config
 
 
@@ -251,6 +274,11 @@ def codes(column: pa.ChunkedArray | pa.Array) -> tuple[list[str], Ints]:
     """The different texts of a column, in the order in which they first appear, and which of them each row has."""
     encoded = pc.fill_null(whole(column), "?").dictionary_encode()
     return encoded.dictionary.to_pylist(), numbers(encoded.indices)
+
+
+def union(ours: Ints, theirs: Ints) -> Ints:
+    """The different numbers of both, in order."""
+    return np.asarray(np.union1d(ours, theirs))
 
 
 def distinct(*columns: Ints) -> tuple[Ints, Ints]:

@@ -31,8 +31,9 @@ HELD = 4  # every fourth image is held out of the fit, and says what is typical
 
 
 class Realism(Protocol):
-    def score(self, images: Tensor) -> Tensor:
-        """(n,) of images (n, channels, height, width) in [0, 1], of the shape it was fitted to; higher is more real."""
+    def score(self, images: Tensor, origins: Tensor | None = None) -> Tensor:
+        """(n,) of images (n, channels, height, width) in [0, 1], of the shape it was fitted to; higher is more real.
+        origins: what each was made of, the same shape, for what only counts where it is new."""
 
 
 def check(spec: str) -> None:

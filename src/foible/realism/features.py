@@ -63,7 +63,7 @@ class Features:
         return torch.cat(parts).float()
 
     @torch.no_grad()
-    def score(self, images: Tensor) -> Tensor:
+    def score(self, images: Tensor, origins: Tensor | None = None) -> Tensor:  # noqa: ARG002 (it sees borders itself)
         check_shape(images, self.shape)
         if not len(images):
             return torch.empty(0, device=self.bank.device)

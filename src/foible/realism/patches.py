@@ -5,6 +5,10 @@ mixture of Gaussians over small patches without their mean, here at two scales. 
 each scale the mean log-density of its patches and that of its worst fiftieth. Its distance is how many standard
 deviations these lie from those of clean images, either way: too smooth is as far as too rough, so that a blank or
 blurred image is not called more real than real ones. Brightness is not looked at, and a negative counts as its image.
+
+To these flat patches are ordinary: there are skies. So the rim of an image is looked at apart, beside that of the image
+that it was made of: what of it is of one colour now, as the wedge that a turned photograph leaves, counts against it,
+unless the rims of clean images are so too.
 """
 
 from __future__ import annotations
@@ -24,6 +28,8 @@ KINDS_OF_PATCH = 8  # Gaussians in a mixture
 ROUNDS = 5  # of expectation and maximisation
 NOISE = 2 / 255  # standard deviation that every direction has at least: rounding, and flat patches
 WORST = 0.02  # share of an image's patches that count as its worst
+WEDGE = 0.02  # share of the rim, newly of one colour, that costs a score of one
+FLATTEST = 0.95  # so many of the clean images have no more of their rim in one colour than is ordinary
 AT_ONCE = 16_384  # patches judged together; bounds the memory
 AT_ONCE_GPU = 524_288  # there the number of launches counts, not what fits into a cache
 
@@ -67,13 +73,15 @@ class _Mixture:
 class Patches:
     """The distance of an image's four figures from those of clean ones, each in standard deviations: root mean square.
 
-    centre, spread: (figures,), of held-out clean images.
+    centre, spread: (figures,), of held-out clean images. rim: (), how much of it in one colour is
+    ordinary.
     """
 
     shape: tuple[int, ...]
     scales: tuple[_Mixture, ...]
     centre: Tensor
     spread: Tensor
+    rim: Tensor
     typical: Typical
 
     @staticmethod
@@ -88,11 +96,12 @@ class Patches:
             sample = torch.cat([_drawn(part, scale, side, each, seed) for part in _parts(images, scale, side)])
             scales.append(_Mixture.fit(sample))
         none = torch.zeros((), device=images.device)
-        bare = Patches(shape, tuple(scales), none, none, Typical(none, none))
+        rim = torch.cat([_flat_rim(images), _flat_rim(held)]).quantile(FLATTEST)
+        bare = Patches(shape, tuple(scales), none, none, rim, Typical(none, none))
         figures = bare.figures(held)
         centre, spread = figures.mean(0), figures.std(0, correction=0).clamp_min(1e-3)
         distances = ((figures - centre) / spread).square().mean(1).sqrt()
-        return Patches(shape, bare.scales, centre, spread, Typical.of(distances))
+        return Patches(shape, bare.scales, centre, spread, rim, Typical.of(distances))
 
     def figures(self, images: Tensor) -> Tensor:
         """(n, 2 × scales): for each scale the mean log-density of all patches, and of the worst."""
@@ -108,12 +117,27 @@ class Patches:
         return torch.cat(columns, 1)
 
     @torch.no_grad()
-    def score(self, images: Tensor) -> Tensor:
+    def score(self, images: Tensor, origins: Tensor | None = None) -> Tensor:
         check_shape(images, self.shape)
         if not len(images):
             return torch.empty(0, device=self.centre.device)
-        far = (self.figures(images.to(self.centre.device)) - self.centre) / self.spread
-        return self.typical.score(far.square().mean(1).sqrt())
+        images = images.to(self.centre.device)
+        far = (self.figures(images) - self.centre) / self.spread
+        score = self.typical.score(far.square().mean(1).sqrt())
+        if origins is None:
+            return score
+        ordinary = torch.maximum(_flat_rim(origins.to(images.device)), self.rim)
+        return score - (_flat_rim(images) - ordinary).clamp_min(0) / WEDGE
+
+
+def _flat_rim(images: Tensor) -> Tensor:
+    """(n,): the share of the outermost pixels that are like their neighbours along the rim and inwards."""
+    if min(images.shape[2:]) < 3:
+        return torch.zeros(len(images), device=images.device)
+    across, down = images, images.transpose(2, 3)
+    rims = [(side[:, :, outer], side[:, :, inner]) for side in (across, down) for outer, inner in ((0, 1), (-1, -2))]
+    flat = [((rim[..., 1:] == rim[..., :-1]) & (rim == inside)[..., 1:]).all(1) for rim, inside in rims]
+    return torch.cat(flat, 1).float().mean(1)
 
 
 def _side(shape: tuple[int, ...]) -> int:

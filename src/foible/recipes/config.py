@@ -32,7 +32,14 @@ class HuntConfig:
     )
     objective: str = _help("dissent", "What counts as found: a name with options, or FILE.py:NAME.")
     search: str = _help("hill-climb", "How to search: a name with options (hill-climb?patience=250), or FILE.py:NAME.")
-    peer_confidence: float | None = _help(None, "Least probability that every peer must give the class (default: 0).")
+    most: str | None = _help(
+        None, 'Bounds on the whole change, where affine is in the space: "15°, 15 %, 10 % shift". Default: none.'
+    )
+    peer_confidence: float | None = _help(
+        None,
+        "Least probability that every peer must give the class; 0: it need only prefer it. Default: 0.5 for up to ten "
+        "classes, 0.1 less for each tenfold, at least 0.25.",
+    )
     suspect_confidence: float | None = _help(None, "Least probability of the suspect's wrong answer (default: 0).")
     patience: int | None = _help(None, "Candidates in a row without improvement before a trial ends (default: 250).")
     budget: int | None = _help(None, "Most inferences for one trial, over all networks (default: no limit).")
@@ -122,7 +129,11 @@ class DistortConfig:
         "What it is to say: best (the nearest other label), worst, random, next (label + 1), each (a row per label), "
         "any (no label is asked for), or a class.",
     )
-    method: str = _help("closest", "How to search: closest, or lbfgs (the paper's), with options; or FILE.py:NAME.")
+    method: str = _help(
+        "closest",
+        "How to search: closest, fmn, apgd, lbfgs (the paper's), with options; or FILE.py:NAME. With commas, several: "
+        "the nearest is kept.",
+    )
     norm: str = _help("l2", "What is kept small: l2, or linf (the largest change of any pixel).")
     layer: str | None = _help(None, "Distort the output of this layer instead of the image (`foible inspect`).")
     images: int = _help(100, "Most images, drawn from those that the network gets right.")

@@ -55,6 +55,7 @@ class Looked:
     """What was looked at: good positions and their classes, in order; accuracies; what could not be read."""
 
     clean: Accuracy
+    looked: list[Tensor] = field(default_factory=list)  # positions of all that could be read, in order
     positions: list[Tensor] = field(default_factory=list)
     aims: list[Tensor] = field(default_factory=list)
     unreadable: list[str] = field(default_factory=list)
@@ -82,6 +83,7 @@ def look(task: Task, stream: str, wanted: int, good: Good, doing: str) -> Looked
             for part in judged(basket, matched.data, index=some, canvas=matched.canvas, native=False, keep=labelled):
                 said, labels = answers(part.logits), matched.labels[part.index]
                 fine, aims = good(part, said, labels)
+                found.looked.append(part.index)
                 found.positions.append(part.index[fine])
                 found.aims.append(aims[fine])
                 found.unreadable += map(matched.told, part.problems)
@@ -105,7 +107,7 @@ def _tell(task: Task, found: Looked, notes: Sequence[str]) -> dict[str, str]:
         return {}
     advice = hints(task.basket, found.clean, *(torch.cat(parts) for parts in zip(*found.few, strict=True)))
     if not task.quiet:
-        tell(found.clean, [*task.basket.notes, *task.matched.notes, *notes], advice)
+        tell(found.clean, [*task.basket.notes, *task.matched.notes, *notes])
     return advice
 
 
@@ -135,7 +137,7 @@ def right_under_all(task: Task) -> Seeds:
         how = "classified right" if labelled else "called the same"
         raise UserError(
             f"none of the {found.seen} images of {data.name!r} ({data.split}) is {how} by all of {names}: check the "
-            f"class order and the preprocessing.{''.join(advice.values())}"
+            f"class order and the preprocessing{''.join(f'. {one}' for one in advice.values())}"
         )
     if not task.quiet:
         _tell_few(len(task.config.peers) or len(task.basket) - 1)
@@ -145,7 +147,8 @@ def right_under_all(task: Task) -> Seeds:
 
 def right_under_source(task: Task) -> Seeds:
     """`chosen`: positions of images that the first network gets right; fewer images are the first of more. With `wrong`
-    also those that it gets wrong; without labels every image that it answers will do."""
+    also those that it gets wrong; without labels every image that it answers will do. `drawn`: positions of these and
+    of those that were passed over until there were enough, in the order of the draw."""
     labelled, wrong, wanted = not task.config.unlabelled, task.config.wrong, task.config.images
 
     def good(_: Judged, said: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
@@ -162,7 +165,10 @@ def right_under_source(task: Task) -> Seeds:
             f"none of the {found.seen} images of {data.name!r} ({data.split}) is {how} by {task.basket.names[0]!r}: "
             "check the class order and the preprocessing"
         )
-    return _seeds(task, found, chosen=torch.cat(found.positions)[:wanted].sort().values)
+    drawn, chosen = torch.cat(found.looked), torch.cat(found.positions)[:wanted]
+    if len(chosen) == wanted:
+        drawn = drawn[: int((drawn == chosen[-1]).nonzero()[0, 0]) + 1]
+    return _seeds(task, found, chosen=chosen.sort().values, drawn=drawn)
 
 
 def _canvas_note(matched: Matched) -> list[str]:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from foible.cells import COLUMNS, size_of
 from foible.report import words
 from foible.report.atlas import Place, anchor
 from foible.report.pictures import Picture, picture
 from foible.report.run import About
+
+if TYPE_CHECKING:
+    from foible.report.why import Map
 
 CARD = (
     "id", "suspect", "networks", "after", "change", "image", "origin", "origin_file",
@@ -40,6 +43,7 @@ class Mistake:
     score: float | None = None
     realism: float | None = None
     size: float | None = None  # of the smallest change, in largest moves
+    why: Sequence[Map] = ()  # what speaks for the suspect's answer, and for a peer's
 
     @property
     def typical(self) -> str:
@@ -55,7 +59,8 @@ def _probability(after: list[list[float]] | None, network: int, label: int | Non
     return float("nan") if value is None else float(value)
 
 
-def mistake(row: dict[str, Any], about: About) -> Mistake:
+def mistake(row: dict[str, Any], about: About, why: Mapping[str, Sequence[Map]] | None = None) -> Mistake:
+    """One row in words. why: the maps that were kept, by finding."""
     networks, after = row["networks"] or [], row["after"]
     smaller = row["least_image"] is not None and row["least_image"] != row["image"]
     right = row["truth"] if row["truth"] is not None else row["consensus"]
@@ -87,6 +92,7 @@ def mistake(row: dict[str, Any], about: About) -> Mistake:
         score=_number(row["score"]),
         realism=_number(row["realism"]),
         size=_number(size_of(row)[0]),
+        why=(why or {}).get(str(row["id"]), ()),
     )
 
 

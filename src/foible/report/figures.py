@@ -16,6 +16,7 @@ from foible.report.sample import Sample
 from foible.statistics import wilson
 
 STEPS = 7  # of a session, at most: the first, the last, and between them evenly
+ENOUGH = 20  # findings of a suspect: below that, a map of pairs of classes says less than the gallery
 AXIS = 20  # classes on a side of a confusion picture, at most
 BINS = (15, 31)  # of a histogram, of few values and of many
 COMPONENTS = 12
@@ -101,6 +102,11 @@ def confusion_axis(result: Counts) -> list[int]:
     if len(result.about.classes) <= AXIS and all(0 <= label < len(result.about.classes) for label in counts):
         return list(range(len(result.about.classes)))
     return sorted(sorted(counts, key=lambda label: (-counts[label], label))[:AXIS])
+
+
+def confusions(result: Counts, axis: list[int]) -> list[dict[str, Any]]:
+    """A picture of each suspect that has enough findings for one."""
+    return [confusion(one, axis, result.about) for one in result.suspects.values() if one.found >= ENOUGH]
 
 
 def confusion(suspect: Suspect, axis: list[int], about: About) -> dict[str, Any]:

@@ -58,6 +58,7 @@ def skeleton(source: OpenRun, about: About, made: Iterable[str], title: str | No
         "clean": source.clean,
         "unread": source.unreadable,
         "notes": source.notes,
+        "specs": source.specs,
         "settings": words.settings(configs),
         "config_json": settings_json(configs),
         "schema_version": about.schema_version,

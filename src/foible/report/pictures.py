@@ -12,7 +12,7 @@ from foible.images import MOST_PIXELS, png_size
 
 EXACT = 4_000  # bytes: a PNG up to this size is shown as it is
 PLAIN = 1 << 20  # pixels: one that unpacks to more is shown as a copy, however few bytes it has
-SIDE = 160  # pixels: larger images are shown at most this wide and high, unless asked otherwise
+SIDE = 224  # pixels: larger images are shown at most this wide and high, unless asked otherwise
 SMALL = 64  # pixels
 
 
@@ -38,6 +38,12 @@ def size(png: bytes) -> tuple[int, int] | None:
     """Width and height as a PNG's header says them; None for what is no PNG, or is too large to be true."""
     shape = png_size(png)
     return shape if shape is not None and 0 < shape[0] * shape[1] <= MOST_PIXELS else None
+
+
+def whole(png: bytes) -> Picture | None:
+    """A figure of ours as it is, however large; None where the bytes are no PNG."""
+    shape = size(png)
+    return None if shape is None else Picture(_url("png", png), *shape, shrunk=True)
 
 
 def picture(png: bytes | None, side: int = SIDE) -> Picture | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import pyarrow.parquet as pq
 
 from foible.errors import UserError
 from foible.findings import SCHEMA_VERSION, Findings, read_shard, shard_files
+from foible.findings.labels import Labels, labels_of
 from foible.records import COUNT, SETTINGS, check, read_classes, read_configs, read_json
 from foible.runs.recipe import Recipe, recipe_called, recipe_of
 from foible.runs.record import CONFIG, check_hash
@@ -65,9 +67,21 @@ class OpenRun:
 
     @property
     def notes(self) -> list[str]:
-        """What the run had to say about its networks and data."""
+        """What the run had to say about its networks and data, and how far people have labelled it."""
         notes = self.config.get("notes")
-        return [str(note) for note in notes] if isinstance(notes, list) else []
+        people = [self.labels.words] if self.labels.labels else []
+        return [*(str(note) for note in notes), *people] if isinstance(notes, list) else people
+
+    @cached_property
+    def labels(self) -> Labels:
+        """What people said of its findings."""
+        return Labels() if self.folder is None else labels_of(self.folder)
+
+    @property
+    def specs(self) -> list[tuple[str, str]]:
+        """What opens each network, as the user wrote it, where the run says it."""
+        given = self.config.get("specs")
+        return [(str(name), str(spec)) for name, spec in given.items()] if isinstance(given, dict) else []
 
     @property
     def clean(self) -> list[dict[str, Any]]:
@@ -75,7 +89,13 @@ class OpenRun:
         rows = self.config.get("clean")
         wanted = ("right", "n", "share", "low", "high", "chance")
         return [
-            {"network": str(name), "near_chance": bool(row.get("near_chance")), **{key: row[key] for key in wanted}}
+            {
+                "network": str(name),
+                "near_chance": bool(row.get("near_chance")),
+                "behind": bool(row.get("far_behind")),
+                "hint": str(row.get("hint", "")),
+                **{key: row[key] for key in wanted},
+            }
             for name, row in (rows.items() if isinstance(rows, dict) else ())
             if isinstance(row, dict) and all(isinstance(row.get(key), int | float) for key in wanted)
         ]

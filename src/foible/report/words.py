@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 _NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 _UNITS = {"°", "%", "px", "pixel", "pixels", "swaps", "deg", "EV"}
 _SPACES = {
-    "affine": "small affine changes", "photometric": "changes of light", "crop": "crops", "swaps": "pixel swaps",
-    "pixels": "changes of single pixels",
+    "affine": "affine changes", "photometric": "changes of light", "crop": "crops", "swaps": "pixel swaps",
+    "pixels": "changes of single pixels", "corrupt": "corruptions",
 }  # fmt: skip
 _FIRST = (
     "space",
@@ -135,15 +136,29 @@ def pixels(size: object) -> str:
 
 
 def space_words(configs: Mapping[str, Mapping[str, Any]]) -> str:
-    """What the space of the search holds: "small affine changes"; of a chain, "crops and small affine changes"."""
+    """What the space of the search holds: "affine changes of at most 15°"; of a chain, "crops and affine changes". Only
+    a bound makes a change small: what a search may add up to is not said to be."""
     spaces = {str(config.get("space") or "") for config in configs.values()}
     if len(spaces) != 1:
-        return "small changes"
-    names = [part.partition("?")[0].rpartition(":")[2] for part in spaces.pop().split("+")]  # of FILE.py:NAME, the name
+        return "changes of the image"
+    parts = spaces.pop().split("+")
+    names = [part.partition("?")[0].rpartition(":")[2] for part in parts]  # of FILE.py:NAME, the name
     if len(names) > 1 and not all(name in _SPACES for name in names):
         return f"changes of the spaces {' and '.join(names)}"
-    told = [_SPACES.get(name, f"changes of the space {name}" if name else "small changes") for name in names]
+    told = [
+        _SPACES.get(name, f"changes of the space {name}" if name else "changes of the image") + _bounds(part)
+        for name, part in zip(names, parts, strict=True)
+    ]
     return told[0] if len(told) == 1 else f"{', '.join(told[:-1])} and {told[-1]}"
+
+
+def _bounds(spec: str) -> str:
+    """How far the whole way of a space may lead, as its spec says: " of at most 15°, 15 % and 22.4 px"."""
+    units = {"degrees": "°", "percent": f"{_SPACE}%", "pixels": f"{_SPACE}px"}
+    bounds = [value + units[name] for name, value in re.findall(r"[?&]most_(degrees|percent|pixels)=(\d[\d.]*)", spec)]
+    if not bounds:
+        return ""
+    return f" of at most {' and '.join(filter(None, (', '.join(bounds[:-1]), bounds[-1])))}"
 
 
 def settings(configs: Mapping[str, Mapping[str, Any]], limit: int = 24) -> list[tuple[str, str]]:

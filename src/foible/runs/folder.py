@@ -22,9 +22,13 @@ from foible.disk import held, ordinary, write_atomically
 from foible.errors import UserError
 from foible.permission import remember
 from foible.records import read_configs
-from foible.runs.record import read_config, settings_hash
+from foible.runs.record import OLD_NAMES, read_config, settings_hash
 from foible.text import shown
 
+HOLDS = {
+    "hunt": "a hunt", "distort": "distortions", "compare": "a comparison", "rank": "a ranking", "pool": "a ranking",
+}  # fmt: skip
+OTHERS = {"basket.json": "a basket of networks", "suite.json": "a suite", "result.json": "a study"}  # by their files
 SHARD = re.compile(r"unit-([0-9]{6,8})\.parquet")
 CONFIGS = b"foible.configs"  # in a shard's metadata: settings by hash
 
@@ -67,12 +71,27 @@ class RunFolder:
         files = (file for file in self.path.rglob("*") if not file.name.startswith("."))  # those are half-written ones
         return any(file.is_file() and file.name not in begun for file in files)
 
+    def check_place(self, recipe: str) -> None:
+        """Refuse a folder that holds something else than a run of this recipe, before any work is done for it."""
+        if not self.path.is_dir():
+            return
+        if (self.path / "config.json").exists():
+            there = str(self.config["settings"]["recipe"])
+            if OLD_NAMES.get(there, there) != recipe and self._anything_done():
+                held = HOLDS.get(there, f"a run of {shown(there)[:60]}")
+                raise UserError(f"the folder {str(self.path)!r} holds {held}: give another --out")
+        elif any(not entry.name.startswith(("run.lock", ".config.json.")) for entry in self.path.iterdir()):
+            held = next((what for file, what in OTHERS.items() if (self.path / file).exists()), "")
+            why = f"holds {held}" if held else "is not empty and not a run"
+            raise UserError(f"the folder {str(self.path)!r} {why}: give another --out")
+
     def begin(self, settings: dict[str, Any], where: dict[str, Any], units: int | None, **more: Any) -> bool:
         """Write the settings, or check that they are those of the run already here. True where it goes on.
 
         units: None where they are not known yet; `note` tells them then. `more` is written beside them, for people and
         reports; no result depends on it.
         """
+        self.check_place(settings["recipe"])
         file = self.path / "config.json"
         if file.exists():
             old = self.config
@@ -87,9 +106,6 @@ class RunFolder:
                 units = old["units"] if same else 1
             resumed, same_place = same, same and (old["where"], old["units"]) == (where, units)
         else:
-            ours = ("run.lock", ".config.json.")
-            if any(not entry.name.startswith(ours) for entry in self.path.iterdir()):
-                raise UserError(f"the folder {str(self.path)!r} is not empty and not a run: give another --out")
             old, resumed, same_place = {}, False, False
         if not same_place:
             units = 1 if units is None else units

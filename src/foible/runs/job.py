@@ -25,6 +25,7 @@ from foible.processes import cores, one_thread
 from foible.progress import progress
 from foible.runs.folder import RunFolder
 from foible.runs.local import do_unit, do_units, run_units, shard_of
+from foible.runs.own_data import own_data
 from foible.runs.recipe import RECIPES, Recipe, find_recipe, load
 from foible.runs.record import settings_hash
 from foible.runs.reopen import open_again
@@ -38,7 +39,7 @@ FIRST = "ranking"  # the folder, in a run, of units that come before the others
 def run(
     recipe: str | Recipe,
     basket: Basket | str | Path | Sequence[str],
-    data: str | Dataset | Photographs = "digits",
+    data: str | Dataset | Photographs | None = None,
     *,
     out: str | Path | None = None,
     workers: int | None = None,
@@ -51,7 +52,8 @@ def run(
 
     recipe: the name of one ("hunt", "distort", "compare", "rank"), FILE.py:NAME, or a `Recipe`.
     basket: a `Basket`, a folder that `foible train` wrote, or a list of `[NAME=]SPEC`.
-    data: a data spec such as "mnist" or "folder:photos", a `Dataset`, or `Photographs`.
+    data: a data spec such as "mnist" or "folder:photos", a `Dataset`, or `Photographs`; without, what the basket was
+        trained on.
     workers: processes (default: one a core on a CPU, where basket and data can be opened by each).
     trust: load network files that can run code. options: the fields of the recipe's config.
     """
@@ -65,12 +67,17 @@ def run(
     has_labels, labelled = load(recipe.labels)(asdict(config))
     if device != "cpu" and not isinstance(basket, Basket):
         wake()
-    data_set = open_data(data, config.split, labelled=has_labels, quiet=quiet)
+    if out is not None:
+        RunFolder(out).check_place(with_files("recipe", spec)["recipe"] if spec else recipe.name)
+    data = own_data(basket, may, quiet=quiet) if data is None else data
+    data_set = open_data(data, config.split, labelled=has_labels, whole=True, quiet=quiet)
     if not isinstance(basket, Basket):
         basket = Basket.open(basket, device=device, classes=data_set.classes or None, shape=shape_of(data_set), may=may)
     networks: Basket = load(recipe.networks)(basket, config)
     matched = load(recipe.match)(data_set, networks, config.canvas, labelled)
     task = Task(recipe, networks, matched, parts, named, may | networks.may, config, workers=workers, quiet=quiet)
+    task = load(recipe.fitted)(task, objects.keys())
+    named = dict(task.named)
     with one_thread():
         load(recipe.check)(task)
     seeds = load(recipe.seeds)(task)
@@ -95,7 +102,7 @@ def _on_disk(
 ) -> None:
     """The units that are missing, in the folder; what a recipe has to say of all of them last."""
     recipe = task.recipe
-    told: dict[str, Any] = {"notes": [*task.basket.notes, *task.matched.notes]}
+    told: dict[str, Any] = {"notes": [*task.basket.notes, *task.matched.notes], "specs": task.basket.specs_of_all}
     if seeds.accuracy is not None:
         told["clean"] = seeds.accuracy
     do = partial(_do, task, apart=apart)

@@ -12,6 +12,7 @@ from typing import Any
 
 from foible.errors import UserError
 from foible.permission import Permission
+from foible.runs.record import OLD_NAMES
 from foible.text import did_you_mean
 
 Lazy = Callable[..., Any] | str  # a function, or "module:name": that module is loaded when it is first needed
@@ -26,8 +27,9 @@ class Recipe:
 
     read(recipe, options) -> (config, parts given as objects). parts: fields of the config that are specs of a part.
     make(named, may, objects) -> the parts by name. networks(basket, config) -> those that are needed, in order.
-    match(data, basket, canvas, labelled) -> the data as these networks see it. check(task): what can be said to be
-    wrong before any work. labels(settings): whether the data has labels to read, and whether they are used.
+    match(data, basket, canvas, labelled) -> the data as these networks see it. fitted(task, names of parts given as
+    objects) -> the task, its parts fitted to both. check(task): what can be said to be wrong before any work.
+    labels(settings): whether the data has labels to read, and whether they are used.
     seeds(task) -> `Seeds`: where units begin. settings(task) -> what the rows depend on besides what all recipes have.
 
     work(task) -> `Work`: the units. first(task) -> `Work`: units that come before, in a folder of their own; then it is
@@ -48,6 +50,7 @@ class Recipe:
     make: Lazy = "foible.recipes.hunt.parts:make_parts"
     networks: Lazy = "foible.runs.defaults:everybody"
     match: Lazy = "foible.runs.defaults:plainly"
+    fitted: Lazy = "foible.runs.defaults:as_it_is"
     check: Lazy = "foible.runs.defaults:check_images"
     labels: Lazy = lambda settings: (not settings.get("unlabelled", False),) * 2
     seeds: Lazy = "foible.runs.defaults:no_seeds"
@@ -70,7 +73,6 @@ RECIPES: dict[str, Recipe | str] = {
     "compare": "foible.recipes.compare:COMPARE",
     "rank": "foible.recipes.rank:RANK",
 }
-OLD_NAMES = {"pool": "rank"}  # in runs of 0.1.0
 
 
 def load(thing: Any) -> Any:

@@ -46,13 +46,15 @@ FORMS: dict[str, dict[str, Any]] = {
         **SHARED, "canvas_given": CANVAS_GIVEN, "source": TEXT, "target": TEXT, "norm": word("l2", "linf"),
         "layer": (None, TEXT), "images": POSITIVE, "seed": int, "likeliest": MAYBE, "wrong": bool, "lattice": bool,
         "budget": MAYBE, "method": TEXT, "method_sha256?": TEXT, "unlabelled": bool, "rows": POSITIVE,
+        "masking?": [TEXT],
     },
     "rank": {
         **SHARED, **SUSPECTS, "canvas_given": CANVAS_GIVEN, "labels": bool, "top": POSITIVE,
         "label": word("consensus", "people"), "realism": TEXT, "peer_confidence": NUMBER, "suspect_confidence": NUMBER,
     },
 }  # fmt: skip
-FORMS["pool"] = FORMS["rank"]  # as runs of 0.1.0 call it
+OLD_NAMES = {"pool": "rank"}  # recipes as runs of 0.1.0 call them
+FORMS["pool"] = FORMS["rank"]
 
 # Where a run found its parts. Specs: what they name is judged where it is opened.
 PLACES = {"basket": [TEXT], "data": TEXT, "device": TEXT, "trust?": bool, "recipe?": TEXT}
@@ -65,7 +67,7 @@ WHERE: dict[str, dict[str, Any]] = {
 WHERE["pool"] = WHERE["rank"]
 ACCURACY = {
     **dict.fromkeys(("right", "n"), COUNT), **dict.fromkeys(("share", "low", "high", "chance"), NUMBER),
-    "near_chance": bool, "far_behind?": bool,
+    "near_chance": bool, "far_behind?": bool, "hint?": TEXT,
 }  # fmt: skip
 NAMED = {"hunt": ("suspects", "peers"), "compare": ("names", "old", "new"), "distort": ("source",),
          "rank": ("suspects", "peers"), "pool": ("suspects", "peers")}  # settings that name networks  # fmt: skip
@@ -90,7 +92,7 @@ def read_config(folder: Path) -> dict[str, Any]:
     check_hash(config, folder)
     # Of a recipe of somebody's own there is what all recipes have.
     form = {"settings": FORMS.get(recipe, SHARED), "where": WHERE.get(recipe, PLACES), "units": whole(0, MOST_UNITS)}
-    told = {"notes?": [TEXT], "clean?": (None, {str: ACCURACY})}
+    told = {"notes?": [TEXT], "clean?": (None, {str: ACCURACY}), "specs?": NETWORKS}
     check(config, {**form, **told}, str(file))
     _check_names(config["settings"], file)
     return dict(config)

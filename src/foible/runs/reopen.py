@@ -38,7 +38,8 @@ def open_again(
     check(named, {str: TEXT}, f"the run {str(run)!r}")
     parts = load(recipe.make)(named, may, {})
     has_labels, labelled = load(recipe.labels)(settings)
-    data = open_data(data_of(run, where["data"], may), settings["split"], labelled=has_labels, quiet=True)
+    named_data = data_of(run, where["data"], may)
+    data = open_data(named_data, settings["split"], labelled=has_labels, whole=True, quiet=True)
     if basket is None:
         if not where["basket"]:
             raise UserError(f"the run {str(run)!r} was made with networks in memory: give them with --basket")
@@ -52,16 +53,16 @@ def open_again(
     return Task(recipe, basket, matched, parts, named, may, settings=settings)
 
 
-def data_of(run: str | Path, spec: str, may: Permission) -> str:
-    """The data that a run names, if it is a data set by name, or lies where its user works: beside the run, below the
-    working folder, where data sets are kept, or where this user has run something before. Any other place is read only
-    with trust."""
+def data_of(run: str | Path, spec: str, may: Permission, what: str = "run") -> str:
+    """The data that a run (or a basket) names, if it is a data set by name, or lies where its user works: beside the
+    run, below the working folder, where data sets are kept, or where this user has run something before. Any other
+    place is read only with trust."""
     homes = [Path(run).resolve().parent, Path.cwd(), *(root.resolve() for root in roots())]
     for place in () if may.trust or spec in may.data else places_of(spec):
         if not any(place.is_relative_to(home) for home in homes) and not is_remembered(place):
             raise UserError(
-                f"the run {str(run)!r} names data at {str(place)!r}, where you have run nothing yet, and a run may "
-                "come from anybody: if that is where the images are, add --trust, or go there"
+                f"the {what} {str(run)!r} names data at {str(place)!r}, where you have run nothing yet, and a {what} "
+                "may come from anybody: if that is where the images are, add --trust, or go there"
             )
     return spec
 

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from foible.spaces.affine import Affine
 from foible.spaces.chain import Chain
+from foible.spaces.corrupt import Corrupt
 from foible.spaces.crop import Crop
 from foible.spaces.photometric import Photometric
 from foible.spaces.pixels import Pixels
@@ -73,6 +74,7 @@ SPACES: dict[str, Any] = {
     "affine": Affine,
     "photometric": Photometric,
     "crop": Crop,
+    "corrupt": Corrupt,
     "swaps": Swaps,
     "pixels": Pixels,
     "+": Chain,
@@ -83,6 +85,7 @@ __all__ = [
     "Affine",
     "Box",
     "Chain",
+    "Corrupt",
     "Crop",
     "Moves",
     "Photometric",

@@ -48,6 +48,8 @@ class Affine:
     border: what lies outside the image: "black", "reflect" (mirrored) or "edge" (its outermost pixels).
     reach: how many largest moves from the start the box ends, for searches that go there at once; at most half a turn,
         95 percent of stretch and 100 percent of shear.
+    most_degrees, most_percent (of each stretch, and of shear), most_pixels (of each shift): bounds on the whole way
+        from the seed image, for every search. A move that would lead outside stays where it is.
 
     `degrees` beside `percent` or `shear` alone is special: rotating, stretching and rotating on shears a little, which
     no one move of these sizes does. `draws_of` then leaves that little out (`closed` is false).
@@ -60,6 +62,9 @@ class Affine:
     resample: str = "once"
     border: str = "black"
     reach: float = 6.0
+    most_degrees: float | None = None
+    most_percent: float | None = None
+    most_pixels: float | None = None
 
     draws: ClassVar[int] = 6
     kinds: ClassVar[tuple[str, ...]] = ("rotation", "stretch", "stretch", "shear", "shift", "shift")
@@ -70,14 +75,29 @@ class Affine:
         check_border(self.border)
         check_reach(self.reach)
         check_sizes(self, {"degrees": 180, "percent": 90, "shear": 1000, "pixels": 1e6})
+        for name, top in {"most_degrees": 180, "most_percent": 95, "most_pixels": 1e6}.items():
+            bound = getattr(self, name)
+            if bound is not None and not 0 < bound <= top:
+                raise UserError(f"{name} is {bound}: expected above 0, and at most {top:g}")
 
     @property
     def reaches(self) -> tuple[float, ...]:
         """Empty where this is no box."""
         if self.resample == "each":
             return ()
-        rotation, stretch = within(self.reach, self.degrees, 180), within(self.reach, self.percent, 95)
-        return rotation, stretch, stretch, within(self.reach, self.shear, 100), self.reach, self.reach
+        sizes = (self.degrees, self.percent, self.percent, self.shear, self.pixels, self.pixels)
+        far = (180, 95, 95, 100, math.inf, math.inf)
+        reaches = [within(self.reach, size, most) for size, most in zip(sizes, far, strict=True)]
+        ends = zip(reaches, sizes, self.most, strict=True)
+        return tuple(min(reach, most / size) if size else reach for reach, size, most in ends)
+
+    @property
+    def most(self) -> tuple[float, ...]:
+        """How far the whole way may lead, for each draw, in the units of its size; infinity where nothing is said."""
+        degrees, percent, pixels = (
+            math.inf if bound is None else bound for bound in (self.most_degrees, self.most_percent, self.most_pixels)
+        )
+        return degrees, percent, percent, percent, pixels, pixels
 
     @property
     def closed(self) -> bool:
@@ -90,10 +110,26 @@ class Affine:
 
     def move(self, points: AffinePoints, uniforms: Tensor) -> AffinePoints:
         step = self.matrix_of(uniforms)
-        matrix = compose(points.matrix, step)
+        matrix, image = compose(points.matrix, step), points.image
         if self.resample == "each":
-            return AffinePoints(warp(points.image, step, self.border), matrix)
-        return AffinePoints(points.image, matrix)
+            image = warp(points.image, step, self.border)
+        if min(self.most) < math.inf:
+            inside = self._inside(matrix.detach())[:, None, None]
+            matrix = torch.where(inside, matrix, points.matrix)
+            if image is not points.image:
+                image = torch.where(inside[..., None], image, points.image)
+        return AffinePoints(image, matrix)
+
+    def _inside(self, matrix: Tensor) -> Tensor:
+        """(n,) whether the whole way keeps to its bounds. A place on the rim of the box, which rounding may put a
+        little outside, counts as inside."""
+        units = (math.pi / 180, 0.01, 0.01, 0.01, 1.0, 1.0)
+        parts, inside = taken_apart(matrix).abs().unbind(1), torch.ones(len(matrix), dtype=torch.bool)
+        inside = inside.to(matrix.device)
+        for part, most, unit in zip(parts, self.most, units, strict=True):
+            if most < math.inf:
+                inside &= part <= most * unit * (1 + 1e-4)
+        return inside
 
     def render(self, points: AffinePoints) -> Tensor:
         return points.image if self.resample == "each" else warp(points.image, points.matrix, self.border)

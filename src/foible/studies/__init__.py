@@ -70,6 +70,10 @@ STUDIES: dict[str, tuple[str, str]] = {
         "foible.studies.intriguing.frozen_features.study",
         "Paper 3, Fig. 6: a one-against-rest classifier on frozen, unsupervised features, distorted.",
     ),
+    "labels": (
+        "foible.studies.labels.study",
+        "CIFAR-10H: where all networks disagree with the label, how often people side with them.",
+    ),
 }
 
 # What every study takes; the rest of its `run` are options of its own.

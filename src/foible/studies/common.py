@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import math
 import platform
@@ -12,7 +13,10 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from foible.basket import Basket
+from foible.data import load
 from foible.data.catalogue import KNOWN
 from foible.disk import write_with_folder
 from foible.errors import UserError
@@ -192,6 +196,25 @@ def data_for(data: str | None, scale: str) -> str:
     if data is not None:
         return data
     return "mnist" if KNOWN["mnist"].find() is not None else "digits"
+
+
+def fewer(data: str, count: int, out: Path, *, tested: int) -> str:
+    """Few images of a data set as a file of their own in `out`: all from its test split, which is the quicker to read.
+
+    The first `count` are for training, the next `tested` for testing; where there are not so many, all of the data.
+    """
+    file = out / f"{data}-{count}.npz"
+    if not file.exists():
+        whole = load(data, "test", quiet=True)
+        if len(whole) < count + tested:
+            return data
+        place = {"x_train": slice(count), "x_test": slice(count, count + tested)}
+        arrays: dict[str, Any] = {name: whole.images[rows].numpy() for name, rows in place.items()}
+        arrays |= {name.replace("x", "y"): whole.labels[rows].numpy() for name, rows in place.items()}
+        held = io.BytesIO()
+        np.savez(held, classes=np.array(whole.classes), **arrays)
+        write_with_folder(file, held.getvalue())
+    return f"npz:{file}"
 
 
 def basket_for(

@@ -5,9 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
+from foible.basket import Basket
 from foible.images import settle
+from foible.objectives import Dissent
+from foible.search.climb.hill_climb import hill_climb
+from foible.search.shrink import shrink
+from foible.search.task import FOUND, Trials
 from foible.spaces import at, is_box
 from foible.testing.linear import SHAPE
 from foible.testing.promises import require
@@ -74,6 +79,55 @@ def check_space(space: Any, images: Tensor | None = None) -> None:
             require(bool(values.isfinite().all()), f"describe()[{name!r}] must be finite")
     if is_box(space):
         _check_box(space, images, further)
+    _check_hunted(space, images)
+
+
+class Watched:
+    """A space that notes the smallest batch it is handed, and is otherwise the space itself."""
+
+    def __init__(self, space: Any) -> None:
+        self.space, self.least = space, 10**9
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self.space, name)
+        if name not in ("start", "move", "render", "describe", "draws_of"):
+            return found
+
+        def watched(given: Any, *more: Any) -> Any:
+            self.least = min(self.least, len(given if isinstance(given, Tensor) else given[0]))
+            return found(given, *more)
+
+        return watched
+
+
+def _check_hunted(space: Any, images: Tensor) -> None:
+    """It can be climbed and what is found there be shrunk, as in a hunt; and no empty batch reaches it on the way."""
+    shape = (images.shape[1], images.shape[2], images.shape[3])
+    away = images.flatten(1).mean()  # half of the images are on each side of it
+    network = _Brightness(float(away))
+    basket = Basket({"A": network, "B": _Brightness(-1.0)}, classes=("dark", "light"), preprocess="inside", shape=shape)
+    seeds = (images * 255).round().to(torch.uint8)
+    right = (basket.predict(seeds)[0].argmax(1) == 1).nonzero()[:, 0]
+    trials = Trials(right, seeds[right], torch.ones_like(right))
+    watched = Watched(space)
+    found = hill_climb(watched, Dissent(), basket, trials, suspect="A", patience=10)
+    rows = (found.outcome == FOUND).nonzero()[:, 0]
+    if len(rows):
+        paths = [found.accepted.draws[found.accepted.row == row] for row in rows.tolist()]
+        shrink(watched, Dissent(), basket, trials.seeds[rows], trials.aims[rows], paths, suspect="A")
+    require(watched.least > 0, "a search must hand no empty batch to a space")
+
+
+class _Brightness(nn.Module):
+    """Light above a mean, dark below it."""
+
+    def __init__(self, middle: float) -> None:
+        super().__init__()
+        self.middle = middle
+
+    def forward(self, images: Tensor) -> Tensor:
+        light = 50 * (images.flatten(1).mean(1) - self.middle)
+        return torch.stack([-light, light], 1)
 
 
 def _check_box(space: Any, images: Tensor, walked: Any) -> None:

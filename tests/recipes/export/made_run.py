@@ -64,7 +64,7 @@ ROWS = [
     row(9, None, 3, 0, tags=None, origin=None, origin_file=None, score=float("-inf")),  # unlabelled: the peers' answer
     row(10, None, 3, None, tags=[], origin_file=None),  # unlabelled, and the peers differ
     row(11, 1, None, 1, outcome="invalid", after=[[float("nan")] * 5] * 3),
-    row(12, 4, 0, 0, outcome="doubtful", tags=["label-error"]),
+    row(12, 4, 0, 0, outcome="doubtful", tags=["against-label"]),
     row(13, 4, 4, 4, outcome="exhausted", tags=[]),
 ]
 ROWS[0]["origin"] = ROWS[0]["image"]  # as in a comparison, which changes nothing

@@ -44,14 +44,16 @@ def test_found_rows_or_all_or_those_with_a_tag(made: Path, tmp_path: Path) -> No
     assert _ids(tmp_path, made, everything=True) == [one["id"] for one in ROWS]
     assert _ids(tmp_path, made, tags=["fixed"]) == ["test-000008"]
     assert _ids(tmp_path, made, tags=["fixed", "broken"]) == [one["id"] for one in ROWS[:9]]
-    assert _ids(tmp_path, made, tags=["label-error"]) == ["new-000012"]  # doubtful, and asked for
+    assert _ids(tmp_path, made, tags=["against-label"]) == ["new-000012"]  # doubtful, and asked for
     assert _ids(tmp_path, made, tags=["broken"], everything=True) == [
         one["id"] for one in ROWS if "broken" in (one["tags"] or [])
     ]
 
 
 def test_a_tag_that_no_row_has_is_named(made: Path, tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="no finding tagged 'brokn': its tags are broken, dissent, fixed, label-error"):
+    with pytest.raises(
+        UserError, match="no finding tagged 'brokn': its tags are against-label, broken, dissent, fixed"
+    ):
         export(made, "folder", tmp_path / "out", tags=["brokn"])
     assert list(tmp_path.iterdir()) == []
     with pytest.raises(UserError, match="its rows have no tags"):
@@ -153,7 +155,7 @@ def test_a_folder_reads_back(made: Path, tmp_path: Path) -> None:
 
 def test_flags_reach_the_exporter(made: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = ["export", str(made), "--to", "label-studio", "--out", str(tmp_path / "a"), "--tag", "fixed"]
-    assert cli.run([*words, "--tag", "label-error", "--predictions", "--json"]) == 0
+    assert cli.run([*words, "--tag", "against-label", "--predictions", "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == {"written": 2, "out": str(tmp_path / "a")}
     assert "predictions" in json.loads((tmp_path / "a" / "tasks.json").read_text("utf-8"))[0]
     assert cli.run(["export", str(made), "--to", "hf", "--split", "validation", "--out", str(tmp_path / "b")]) == 0

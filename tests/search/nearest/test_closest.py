@@ -63,7 +63,7 @@ def test_nothing_smaller_along_the_segment(task):
 
 def test_costs_are_what_the_network_saw(task):
     network, images, labels = task
-    result = closest(network, images, labels, targets=(labels + 1) % 6, steps=20)
+    result = closest(network, images, labels, targets=(labels + 1) % 6, effort=40)
     assert int(result.forwards.sum()) == network.rows
     assert int(result.backwards.sum()) == network.gradients
     assert result.backwards.max() <= 5 + 2 * 20
@@ -102,7 +102,7 @@ def test_a_class_that_is_never_given_ends_with_the_best_effort(task):
         logits = network(x)
         return torch.cat([logits, logits.amin(1, keepdim=True) - 1], 1)
 
-    result = closest(never, images, labels, targets=torch.full_like(labels, 6), steps=10)
+    result = closest(never, images, labels, targets=torch.full_like(labels, 6), effort=20)
     assert not result.found.any()
     assert not result.invalid.any()
     assert result.images.isfinite().all()
@@ -145,16 +145,14 @@ def test_maximum_norm_is_smaller_in_its_own_measure(task):
     assert length(euclid.images - images).mean() < length(largest.images - images).mean()
 
 
-def test_more_starts_are_never_worse(task):
+def test_more_effort_is_never_worse_to_a_target(task):
     network, images, labels = task
     once = closest(network, images, labels, targets=(labels + 1) % 6)
-    thrice = closest(network, images, labels, targets=(labels + 1) % 6, starts=3)
+    thrice = closest(network, images, labels, targets=(labels + 1) % 6, effort=270)
     assert (length(thrice.images - images)[once.found] <= length(once.images - images)[once.found] * (1 + 1e-6)).all()
 
 
-@pytest.mark.parametrize(
-    ("given", "said"), [({"norm": "l1"}, "l2 or linf"), ({"steps": 0}, "steps is 0"), ({"starts": 9}, "at most 6")]
-)
+@pytest.mark.parametrize(("given", "said"), [({"norm": "l1"}, "l2 or linf"), ({"effort": 0}, "effort is 0")])
 def test_wrong_options_are_named(task, given, said):
     network, images, labels = task
     with pytest.raises(UserError, match=said):

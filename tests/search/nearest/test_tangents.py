@@ -16,9 +16,7 @@ def test_margins_belong_to_their_rivals_also_after_a_step_that_is_taken_back():
     images = torch.rand(60, 16, generator=torch.Generator().manual_seed(1))
     labels = network(images).argmax(1)
     targets = (labels + 1) % 30
-    problem = Problem(
-        network, (16,), images, labels, any_class=False, norm="l2", low=0.0, high=1.0, sure=0.0, ledger=Ledger(images)
-    )
+    problem = Problem(network, (16,), images, norm="l2", low=0.0, high=1.0, sure=0.0, ledger=Ledger(images))
     state = start(problem, torch.arange(60), targets, images, "l2")
     changed, rejected = 0, 0
     for _ in range(25):

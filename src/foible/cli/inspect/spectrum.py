@@ -75,12 +75,17 @@ def spectrum(
         run=run, out=out, images=images, split=split, effort=Effort(fold, real, grid, most, seed), device=device,
         trust=trust, quiet=json,
     )  # fmt: skip
+    from foible.report.pages.inspect import write_spectrum
+
+    report = write_spectrum(found, out)
     if json:
         from foible.inspect.spectrum.record import as_json
 
-        print(codec.dumps(as_json(found) | {"out": str(out)}, ensure_ascii=False, allow_nan=False, default=str))
+        told = as_json(found) | {"out": str(out), "report": str(report)}
+        print(codec.dumps(told, ensure_ascii=False, allow_nan=False, default=str))
         return
     _print(found, out)
+    print(f"Report: {report}")
 
 
 def _print(found: Spectrum, out: Path) -> None:

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from foible.cli.flags import Device, OneBasket, Trust
+from foible.cli.flags import Data, Device, OneBasket, Trust
 from foible.errors import UserError
 
 
@@ -18,7 +18,7 @@ def units(
         str | None,
         typer.Option(help="Which network of the basket; or, without --basket, a [NAME=]SPEC.", show_default=False),
     ] = None,
-    data: Annotated[str, typer.Option(help="Data set: digits, mnist, folder:PATH, … (see `foible data`).")] = "digits",
+    data: Data = None,
     split: Annotated[str, typer.Option(help="train or test.")] = "test",
     layer: Annotated[
         str | None,
@@ -65,7 +65,8 @@ def units(
     are of its commonest class; coherence the mean cosine similarity of its
     images in the features of a held-out network. Natural units are compared
     with random directions, and both with images drawn at random, by a
-    permutation test. All rows are in rows.parquet, the summary in units.json.
+    permutation test. All rows are in rows.parquet, the summary in units.json,
+    and all of it on one page in report.html.
 
     Examples:
 
@@ -93,7 +94,10 @@ def units(
         networks, data, layer=layer, over=over, against=against, units=show, top=top, most=most, judge=judge,
         seed=seed, out=out, quiet=json, **common,
     )  # fmt: skip
-    summary = found.summary() | {"out": str(out)}
+    from foible.report.pages.inspect import write_units
+
+    summary = found.summary()
+    summary |= {"out": str(out), "report": str(write_units(summary, out))}
     if json:
         print(codec.dumps(summary, ensure_ascii=False, allow_nan=False))
     else:
@@ -135,6 +139,7 @@ def _print(summary: dict[str, Any], out: Path) -> None:
     note = f"Means with 95 % intervals; coherence by {settings['judge']}; chance: images drawn at random."
     console.print(note, style="dim", markup=False)
     console.print(f"Rows: {out / 'units.json'}, rows.parquet, rows-*.png", soft_wrap=True, markup=False)
+    console.print(f"Report: {summary['report']}", soft_wrap=True, markup=False)
 
 
 def _number(value: float | None) -> str:

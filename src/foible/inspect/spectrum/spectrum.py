@@ -76,7 +76,7 @@ def spectrum(
         raise UserError(f"images is {images}: expected at least 1")
     if run is not None and data is not None:
         raise UserError("both data to distort and a run that has done so are given: give one of them")
-    opened = None if data is None else open_data(data, split, quiet=quiet)
+    opened = None if data is None else open_data(data, split, whole=True, quiet=quiet)
     taken = None if run is None else run if isinstance(run, Findings) else Findings.open(run)
     if not isinstance(networks, Basket):
         classes, shape_known = _seen_by(opened, taken)
@@ -165,10 +165,10 @@ def distorted_for(findings: Findings) -> str | None:
 def from_run(basket: Basket, name: str, findings: Findings) -> Distorted:
     """The distortions for this network that a run of `foible distort` found: of each image that to the nearest label,
     where several were tried."""
-    mine = findings.filter(suspect=name)
-    if not len(mine):
-        others = ", ".join(sorted({*findings.column("suspect")}))
+    if name not in (known := {*findings.column("suspect")}):
+        others = ", ".join(sorted(known))
         raise UserError(f"the run has no distortions for {name!r}; it has some for {others or 'nobody'}")
+    mine = findings.filter(suspect=name)
     settings = findings.configs[mine[0]["config"]]
     part = from_findings(mine)[name][0]
     if not same_network(settings.get("networks", {}).get(name, ""), basket.fingerprints.get(name)):

@@ -29,8 +29,10 @@ from foible.inspect.unit.features import Likeness, example
 from foible.inspect.unit.streaming import Seen, shown_to
 from foible.inspect.unit.tables import CHANCE, NATURAL, Rows, Units
 from foible.inspect.unit.top import Top
+from foible.permission import Permission
 from foible.progress import Bar, progress
 from foible.randomness import uniforms
+from foible.runs.own_data import own_data
 from foible.text import did_you_mean
 
 MOST = 1000  # units, and directions of each kind, unless asked for more
@@ -39,7 +41,7 @@ WIDEST = 4096  # units of a layer whose directions can be whitened
 
 def units(
     basket: Basket | str | Path | Sequence[str],
-    data: str | Dataset | Photographs = "digits",
+    data: str | Dataset | Photographs | None = None,
     *,
     network: str | None = None,
     layer: str | None = None,
@@ -114,7 +116,7 @@ def units(
 
 def layers(
     basket: Basket | str | Path | Sequence[str],
-    data: str | Dataset | Photographs = "digits",
+    data: str | Dataset | Photographs | None = None,
     *,
     network: str | None = None,
     split: str = "test",
@@ -135,11 +137,12 @@ def layers(
 
 
 def _opened(
-    basket: Basket | str | Path | Sequence[str], data: str | Dataset | Photographs, network: str | None, split: str,
-    labelled: bool, canvas: str | None, device: str, trust: bool, quiet: bool,
+    basket: Basket | str | Path | Sequence[str], data: str | Dataset | Photographs | None, network: str | None,
+    split: str, labelled: bool, canvas: str | None, device: str, trust: bool, quiet: bool,
 ) -> tuple[Basket, Matched, str]:  # fmt: skip
     """The networks, the data as the chosen one sees it, and which one that is."""
-    data_set = open_data(data, split, labelled=labelled, quiet=quiet)
+    data = own_data(basket, Permission.typed(basket, trust=trust), quiet=quiet) if data is None else data
+    data_set = open_data(data, split, labelled=labelled, whole=True, quiet=quiet)
     if not isinstance(basket, Basket):
         classes, shape = data_set.classes or None, shape_of(data_set)
         basket = Basket.open(basket, device=device, classes=classes, shape=shape, trust=trust)

@@ -9,8 +9,9 @@ from typing import Any
 
 from torch import nn
 
+from foible import class_lists
+from foible.class_names import imagenet
 from foible.errors import UserError
-from foible.networks import classes
 from foible.networks.files import fit
 from foible.networks.load import state_dicts
 from foible.networks.load.opened import Opened, first_line, optional
@@ -40,8 +41,8 @@ def open_timm(name: str, options: Mapping[str, str], size: tuple[int, int] | Non
         fit(module, held.state, held.file)
         own = held.classes
     elif int(module.num_classes) == 1000 or module.pretrained_cfg.get("label_names"):
-        own = classes.names_in(module.pretrained_cfg.get("label_names")) or classes.imagenet()
-        own = classes.checked(own, what)
+        own = class_lists.names_in(module.pretrained_cfg.get("label_names")) or imagenet()
+        own = class_lists.checked(own, what)
     given = data.resolve_data_config(args={}, pretrained_cfg=dict(module.pretrained_cfg))
     how = _made(lambda: timm_preprocess(given, size), what, "")
     channels = more.get("in_chans", 3)
@@ -119,7 +120,7 @@ def open_torchvision(name: str, options: Mapping[str, str], ema: bool) -> Opened
 
         advice = f"download {preset.url} where there is a connection, and give torchvision:{name}?checkpoint=FILE"
         module = _made(download, f"torchvision:{name}", f"{advice}&classes=imagenet")
-        own = classes.checked(preset.meta["categories"], f"torchvision:{name}")
+        own = class_lists.checked(preset.meta["categories"], f"torchvision:{name}")
         return Opened(name, module.eval(), how, own, len(own), 3, how.size)
     held = state_dicts.read(options["checkpoint"], ema)
     head = list(models.get_model(name, weights=None).state_dict())[-1]

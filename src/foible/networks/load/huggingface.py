@@ -10,9 +10,9 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from foible import class_lists
 from foible.disk import ordinary
 from foible.errors import UserError
-from foible.networks import classes
 from foible.networks.load.opened import Opened, first_line, optional
 from foible.networks.preprocess import Preprocess, scaled
 from foible.records import PLAIN as PLAIN_NAME
@@ -74,12 +74,12 @@ def open_hf(place: str) -> Opened:
             raise UserError(_cannot(place, local, error)) from error
         _check(report, place)
         how, why, flip = _processor(transformers, source, local)
-    own = classes.names_in(getattr(config, "id2label", None))
+    own = class_lists.names_in(getattr(config, "id2label", None))
     return Opened(
         folder.resolve().name if local else folder.name,
         Logits(module.float().eval(), flip),
         how,
-        None if own is None else classes.checked(own, f"hf:{place}"),
+        None if own is None else class_lists.checked(own, f"hf:{place}"),
         outputs,
         channels,
         None if how is None else how.size,

@@ -10,9 +10,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from foible import class_lists
 from foible.disk import ordinary
 from foible.errors import UserError
-from foible.networks import classes
 from foible.networks.load.opened import Opened, first_line, in_batches, optional
 from foible.text import some
 
@@ -92,7 +92,7 @@ def _described(session: Any, path: Path, digest: str) -> Opened:
     return Opened(
         path.stem,
         Graph(session, digest, layout, rows),
-        classes=classes.from_record(session.get_modelmeta().custom_metadata_map, str(path)),
+        classes=class_lists.from_record(session.get_modelmeta().custom_metadata_map, str(path)),
         outputs=outputs if isinstance(outputs, int) else None,
         channels=channels or 3,
         size=(height, width) if height and width else None,

@@ -11,9 +11,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from foible.class_lists import from_record
 from foible.disk import ordinary
 from foible.errors import UserError
-from foible.networks import classes
+from foible.networks.classes import of_module
 from foible.networks.load.opened import Opened, first_line, in_batches
 from foible.networks.load.state_dicts import refusal
 
@@ -64,7 +65,7 @@ def open_whole(kind: str, file: str, trust: bool) -> Opened:
 
 def _pickle(path: Path, _: str) -> tuple[nn.Module, tuple[str, ...] | None]:
     found: Any = torch.load(path, map_location="cpu", weights_only=False)
-    own = classes.from_record(found, str(path)) if isinstance(found, Mapping) else None
+    own = from_record(found, str(path)) if isinstance(found, Mapping) else None
     if isinstance(found, Mapping):
         found = next((value for value in found.values() if isinstance(value, nn.Module)), found)
     if not isinstance(found, nn.Module):
@@ -72,12 +73,12 @@ def _pickle(path: Path, _: str) -> tuple[nn.Module, tuple[str, ...] | None]:
             f"{path} holds {type(found).__name__}, not a module: give weights with their architecture, as "
             f"timm:NAME?checkpoint={path}"
         )
-    return found.float(), own or classes.of_module(found, str(path))
+    return found.float(), own or of_module(found, str(path))
 
 
 def _torchscript(path: Path, digest: str) -> tuple[nn.Module, tuple[str, ...] | None]:
     inner = torch.jit.load(str(path), map_location="cpu").eval()
-    return Program(inner, digest), classes.of_module(inner, str(path))
+    return Program(inner, digest), of_module(inner, str(path))
 
 
 def _exported(path: Path, digest: str) -> tuple[nn.Module, tuple[str, ...] | None]:

@@ -28,7 +28,7 @@ from foible.networks.load.onnx import open_onnx
 from foible.networks.load.opened import Opened
 from foible.networks.load.options import check, preprocess, sides, truth
 from foible.networks.preprocess import Preprocess
-from foible.permission import HUBS, NOTHING, Permission, code_sha256
+from foible.permission import HUBS, NOTHING, Permission, beside, code_sha256
 from foible.text import did_you_mean
 
 Network = nn.Module | Callable[[Tensor], Tensor]
@@ -159,7 +159,8 @@ def _from_user_file(text: str, spec: specs.Spec, may: Permission) -> Opened:
                 f"{text!r} is {type(network).__name__}: expected a function that makes a network, or a network"
             )
         try:
-            network = network()
+            with beside(spec.name):
+                network = network()
         except Exception as error:
             raise UserError(f"{text!r} failed: {type(error).__name__}: {error}") from error
     if not callable(network):

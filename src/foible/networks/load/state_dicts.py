@@ -20,9 +20,9 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
+from foible import class_lists
 from foible.disk import ordinary
 from foible.errors import UserError
-from foible.networks import classes
 from foible.networks.load.opened import first_line
 from foible.text import shown, some
 
@@ -67,7 +67,7 @@ def read(file: str | Path, ema: bool = False) -> Checkpoint:
         raise UserError(f"{file} is not a safetensors file, or it is cut short ({error})") from error
     if ema:
         raise UserError(f"{file} is a safetensors file, which holds one set of weights: leave ema=true out")
-    return Checkpoint(file, found, classes.from_record(metadata, str(file)))
+    return Checkpoint(file, found, class_lists.from_record(metadata, str(file)))
 
 
 def find(state: Mapping[str, Tensor], key: str) -> Tensor | None:
@@ -110,7 +110,7 @@ def _from_torch(file: Path, ema: bool) -> Checkpoint:
     if isinstance(found, torch.nn.Module):
         raise UserError(refusal(file, "pickle"))
     state = _unwrapped(found, ema, file)
-    return Checkpoint(file, state, classes.from_record(found, str(file)) if isinstance(found, Mapping) else None)
+    return Checkpoint(file, state, class_lists.from_record(found, str(file)) if isinstance(found, Mapping) else None)
 
 
 def _unwrapped(found: Any, ema: bool, file: Path, depth: int = 0) -> dict[str, Tensor]:

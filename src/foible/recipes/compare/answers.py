@@ -32,6 +32,7 @@ SCHEMA = pa.schema(
         pa.field("label", pa.int32()),  # null where there is none
         pa.field("said", pa.list_(pa.int32())),  # by each network; -1 for no answer
         pa.field("confidence", pa.list_(pa.float32())),
+        pa.field("given", pa.list_(pa.float32())),  # what each gives to the label; NaN where there is none
     ]
 )
 
@@ -64,8 +65,14 @@ def answer_files(run: str | Path, columns: Sequence[str]) -> Iterator[pa.Table]:
             data = ordinary(file).read_bytes()
             if SUM in metadata and hashlib.sha256(data).hexdigest().encode() != metadata[SUM]:
                 raise UserError(f"{file} is not what was written, by its SHA-256: {again}")
-            table = pq.read_table(pa.BufferReader(data), columns=list(columns), page_checksum_verification=True)
+            # A run that was made before `given` was kept has none; of any other column that is damage.
+            there = pq.read_schema(pa.BufferReader(data)).names
+            wanted = [name for name in columns if name != "given" or name in there]
+            table = pq.read_table(pa.BufferReader(data), columns=wanted, page_checksum_verification=True)
             table.validate(full=True)
+            if len(wanted) < len(columns):
+                nothing = pa.array([[float("nan")] * networks] * len(table), SCHEMA.field("given").type)
+                table = table.append_column(SCHEMA.field("given"), nothing)
         except FileNotFoundError:
             raise UserError(f"{file} is missing: delete {shard} too, and run the same comparison again") from None
         except (pa.ArrowException, OSError, ValueError, KeyError) as error:
@@ -92,7 +99,7 @@ def _wrong_with(table: pa.Table, columns: Sequence[str], networks: int, classes:
         if table.column_names.count(name) != 1 or table.schema.field(name).type != SCHEMA.field(name).type:
             return f"it has no column {name!r} of answers"
         column = table.column(name)
-        if name in ("said", "confidence"):
+        if name in ("said", "confidence", "given"):
             if column.null_count or not _within(pc.list_value_length(column), networks, networks):
                 return f"{name} has another number of networks than the {networks} there are"
             column = pc.list_flatten(column)

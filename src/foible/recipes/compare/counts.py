@@ -10,18 +10,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from foible.basket.accuracy import Accuracy, hints, none_read, tell, tell_unreadable
-from foible.data import read
+from foible.basket.accuracy import Accuracy, look_closer, none_read, tell, tell_unreadable
 from foible.disk import write_atomically
 from foible.findings import read_shard, shard_files
 from foible.recipes.compare.answers import FOLDER, read_answers
+from foible.recipes.compare.ranked import against_of
 from foible.recipes.compare.summary import SUMMARY
 from foible.recipes.compare.units import Comparing
 from foible.runs.folder import RunFolder
 from foible.runs.task import Task
 from foible.statistics import mcnemar, paired, wilson
-
-FEW = 64  # images that hints are tried on
 
 
 @dataclass
@@ -132,11 +130,10 @@ def finish(task: Task, work: Comparing, folder: RunFolder) -> None:
         clean = Accuracy(task.basket.names, task.basket.classes)
         for said, labels in read_answers(folder.path):
             clean.add(said, labels)
+        look_closer(task.basket, clean, task.matched)
         folder.note(clean=clean.rows())
         if not task.quiet:
-            few = read(task.matched.data, task.matched.index[:FEW], [task.matched.canvas])
-            advice = hints(task.basket, clean, few.images[0], task.matched.labels[few.index])
-            tell(clean, [*task.basket.notes, *task.matched.notes], advice)
+            tell(clean, [*task.basket.notes, *task.matched.notes])
     _summarise(task, work, folder, [*task.matched.data.problems, *unreadable])
 
 
@@ -153,6 +150,7 @@ def _summarise(task: Task, work: Comparing, folder: RunFolder, unreadable: list[
         "left_out": len(matched.data) - len(matched.index), "classes": list(basket.classes),
         "canvas": task.settings["canvas"],
         **summarise_counts(counts, basket.names, basket.classes, work.labelled),
+        "against": against_of(task, folder.path) if work.labelled else None,
         "findings": len(outcomes), "unsettled": outcomes.count("unsettled"), "config": task.key,
     }  # fmt: skip
     write_atomically(folder.path / SUMMARY, json.dumps(summary, indent=1, ensure_ascii=False).encode())

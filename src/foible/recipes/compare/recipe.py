@@ -4,7 +4,7 @@
 
 Of two versions the paired counts tell most: broken (the old one was right, the new one is wrong), fixed, both wrong.
 With three networks or more, an image where one dissents from all the others, who are right, is paper 1's high-value
-mistake without any transform. Where every network agrees against the label, the label is in doubt.
+mistake without any transform. Where all networks disagree with the label, `against.py` says what is known of that.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def settings_of(task: Task) -> dict[str, Any]:
 
 def compare(
     networks: Basket | str | Path | Sequence[str],
-    data: str | Dataset | Photographs = "digits",
+    data: str | Dataset | Photographs | None = None,
     *,
     out: str | Path,
     workers: int | None = None,

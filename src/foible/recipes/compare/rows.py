@@ -27,6 +27,7 @@ from foible.findings.rows import (
     unmoved,
 )
 from foible.objectives import of_class, probabilities
+from foible.recipes.compare.against import TAG
 
 
 @dataclass(frozen=True)
@@ -59,7 +60,7 @@ class Rule:
                 agree &= others[0] == labels
             add(agree & (said[k] != others[0]), k, "dissent")
         if self.labelled:
-            add((said == said[0]).all(0) & (said[0] >= 0) & wrong[0], self.new, "label-error")
+            add((said == said[0]).all(0) & (said[0] >= 0) & wrong[0], self.new, TAG)
         return dict(sorted(found.items()))
 
 
@@ -130,4 +131,4 @@ def _outcome(tags: list[str], still: list[str], answer: int) -> str:
         return "unsettled"
     if answer < 0:
         return "invalid"
-    return "doubtful" if "label-error" in still else "found"
+    return "doubtful" if TAG in still else "found"

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from foible.errors import UserError
+from foible.recipes.compare.against import FORM as AGAINST
 from foible.records import COUNT, NUMBER, POSITIVE, SIZE, TEXT, check, read_json
 
 SUMMARY = "compare.json"
@@ -26,7 +27,7 @@ FORM = {
     "unreadable": COUNT, "left_out?": (None, COUNT, COUNTS), "notes?": (None, [TEXT]), "classes": [TEXT],
     "canvas?": (None, {"size?": SIZE}), "dissent": COUNTS, "unsettled?": (None, COUNT), "accuracy?": (None, [SHARE]),
     "per_class?": (None, [PER_CLASS]), "flips?": (None, FLIPS), "consensus?": (None, CONSENSUS),
-    "doubtful?": (None, COUNT),
+    "doubtful?": (None, COUNT), "against?": (None, AGAINST),
 }  # fmt: skip
 # What there is with labels, and without.
 LABELLED = {"accuracy": [{"share": NUMBER}], "per_class": list, "flips": dict, "doubtful": int}
@@ -47,4 +48,10 @@ def read_summary(file: Path) -> dict[str, Any]:
     check(summary, LABELLED if summary["labelled"] else UNLABELLED, str(file), ADVICE)
     if any(row["network"] not in summary["dissent"] for row in summary.get("accuracy") or ()):
         raise UserError(f"{file} lacks dissent of a network: {ADVICE}")
+    against = summary.get("against")
+    if against and (
+        [one["network"] for one in against["networks"]] != summary["networks"]
+        or any(len(one["thresholds"]) != len(summary["classes"]) for one in against["networks"])
+    ):
+        raise UserError(f"{file} has thresholds of other networks or classes: {ADVICE}")
     return dict(summary)

@@ -12,7 +12,7 @@ from torch import Tensor
 from foible.basket.accuracy import answers
 from foible.basket.judging import Judged, judged
 from foible.findings import SCHEMA, with_metadata
-from foible.objectives import probabilities
+from foible.objectives import of_class, probabilities
 from foible.recipes.compare.answers import with_answers
 from foible.recipes.compare.rows import Flagged, Rule, finding_rows
 from foible.runs.local import Shard, Tick
@@ -63,8 +63,10 @@ class Comparing(ImageUnits):
 
 
 def _answers(seen: Judged, files: Sequence[str] | None, labels: Tensor, said: Tensor) -> pa.Table:
-    """One row an image: what every network said, and how sure it was."""
-    sure = probabilities(seen.logits).gather(2, said.clamp_min(0)[..., None])[..., 0]
+    """One row an image: what every network said, how sure it was, and what it gave to the label."""
+    shares = probabilities(seen.logits)
+    sure = shares.gather(2, said.clamp_min(0)[..., None])[..., 0]
+    given = torch.where(labels >= 0, of_class(shares, labels.clamp_min(0)), torch.nan)
     named = [None if files is None else files[place] for place in seen.index.tolist()]
     offsets = pa.array(range(0, said.numel() + 1, len(said)), pa.int32())
     return pa.table(
@@ -74,5 +76,6 @@ def _answers(seen: Judged, files: Sequence[str] | None, labels: Tensor, said: Te
             "label": pa.array(labels.numpy(), mask=(labels < 0).numpy()).cast(pa.int32()),
             "said": pa.ListArray.from_arrays(offsets, pa.array(said.t().flatten().int().numpy())),
             "confidence": pa.ListArray.from_arrays(offsets, pa.array(sure.t().flatten().numpy())),
+            "given": pa.ListArray.from_arrays(offsets, pa.array(given.t().flatten().numpy())),
         }
     )

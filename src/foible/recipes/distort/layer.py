@@ -11,8 +11,8 @@ from torch import Tensor, nn
 
 from foible.basket import Basket, padded
 from foible.basket.hooks import above, activations
+from foible.class_names import align
 from foible.errors import UserError
-from foible.networks.classes import align
 from foible.networks.one_logit import two_classes
 
 RANGES: tuple[tuple[tuple[type[nn.Module], ...], float, float], ...] = (  # what layers can give, by their kind

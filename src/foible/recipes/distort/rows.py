@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import pyarrow as pa
 import torch
@@ -65,20 +67,25 @@ def make_rows(
     config: str,
     large: bool = False,
     after: Tensor | None = None,
+    methods: Sequence[str | None] = (),
+    askings: int = 1,
+    best: bool = False,
 ) -> pa.Table:
     """A row for each image, by `foible.findings.table.SCHEMA`.
 
     basket: the source and then its judges. start: (n, …) where `exact`, what was found in floats, began. settled: the
     same on 8 bits, with the cost of bringing it there. tried: labels tried for each. several: an image has a row for
     each label. large: keep the floats of large images too. after: (networks, n, classes), what is said then where a
-    layer was distorted and the image was not.
+    layer was distorted and the image was not. methods: what the methods are called that `exact` is from.
+    askings: how often what is found must hold. best: the nearest label was asked for, whichever it is.
     """
     saved = to_bytes(settled.images.clone())
     images, layered = to_floats(saved), after is not None
     after = basket.judge(images) if after is None else after
     count, labels, target, places = len(saved), asked.labels.cpu(), exact.targets, asked.positions.tolist()
     which = [basket.classes[to] for to in target.tolist()] if several and target is not None else None
-    outcome = _outcomes(exact, after[0], asked.labels)
+    again = [basket.judge(images, basket.names[:1])[0] for _ in range(askings - 1)]
+    outcome = _outcomes(exact, [after[0], *again], asked.labels)
     moved = images - to_floats(asked.pixels)
     before_p, after_p = (probabilities(logits).cpu() for logits in (asked.logits, after))
     # What only rounding made has no distance in floats.
@@ -94,25 +101,43 @@ def make_rows(
         unmoved(count),
         ended(outcome, as_pngs(saved), score=margin(after[0], asked.labels, target)),
         {
-            "target": None if target is None else known(target),
+            "target": _nearest_label(after[0], asked.labels, target, best),
             "trace": as_nested(torch.stack([of_class(part, labels).t() for part in (before_p, after_p)], 1)),
             "point": _points(exact.images, large),
             "change": _layer_change(start, exact.images) if layered else _change(moved, exact.images - start, floats),
             "distance": None if layered else length(moved, norm),
+            "method": _found_by(exact, methods),
             "distance_exact": pa.array(exact.distance.cpu().numpy(), mask=(~floats).numpy()),
         },
         count=count,
     )  # fmt: skip
 
 
-def _outcomes(exact: Reached, logits: Tensor, labels: Tensor) -> list[str]:
-    """The saved pixels decide. What only floats show is `unsettled`; what only rounding made is found."""
-    holds = firmly(logits, labels, exact.targets).tolist()
-    broken = (~logits.isfinite().all(1) | exact.invalid).tolist()
+def _nearest_label(said: Tensor, labels: Tensor, target: Tensor | None, best: bool) -> Any:
+    """The target; where it was the nearest label and none was tried by itself, the other label that the source finds
+    likeliest by what it said (n, classes)."""
+    if target is None and best:
+        target = said.nan_to_num(nan=-torch.inf).scatter(1, labels[:, None], -torch.inf).argmax(1)
+    return None if target is None else known(target)
+
+
+def _outcomes(exact: Reached, asked: Sequence[Tensor], labels: Tensor) -> list[str]:
+    """The saved pixels decide, each time that the source was `asked` (n, classes). What only floats show is
+    `unsettled`; what only rounding made is found."""
+    holds = torch.stack([firmly(logits, labels, exact.targets) for logits in asked]).all(0).tolist()
+    broken = (~asked[0].isfinite().all(1) | exact.invalid).tolist()
     return [
         "found" if hit else "invalid" if bad else "unsettled" if floats else "exhausted"
         for hit, bad, floats in zip(holds, broken, exact.found.tolist(), strict=True)
     ]
+
+
+def _found_by(exact: Reached, methods: Sequence[str | None]) -> list[str | None] | None:
+    """Of several methods the one that found each image; None where nothing had to be, or could be, found."""
+    if exact.method is None:
+        return None
+    searched = (exact.found & (exact.distance > 0)).tolist()
+    return [methods[number] if one else None for number, one in zip(exact.method.tolist(), searched, strict=True)]
 
 
 def _points(images: Tensor, large: bool) -> pa.Array | None:

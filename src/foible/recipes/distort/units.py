@@ -15,16 +15,21 @@ from foible.data import Dataset, Photographs, read
 from foible.errors import UserError
 from foible.findings import with_metadata
 from foible.images import to_floats
+from foible.networks.load.opened import first_line
 from foible.recipes.config import DistortConfig
+from foible.recipes.distort.fallback import NAME, begun, nowhere, pool_of, unsearched
 from foible.recipes.distort.layer import Layer
-from foible.recipes.distort.methods import Method, asked_with
+from foible.recipes.distort.masking import ASKINGS, FLAT, NONE, SATURATED, SHATTERED, STOCHASTIC
+from foible.recipes.distort.methods import kind_of, names_of, solvers
 from foible.recipes.distort.rows import Asked, make_rows
 from foible.recipes.distort.settle import firmer, settled
-from foible.recipes.distort.targets import Reached, over_targets, read_target, targets_of
+from foible.recipes.distort.softmax import without_softmax
+from foible.recipes.distort.targets import Fallback, Reached, once_more, over_targets, read_target, targets_of
 from foible.recipes.seeds import right_under_source
 from foible.runs.local import Tick
 from foible.runs.task import Seeds, Task
-from foible.search.nearest import Nearest, length
+from foible.search.nearest import Model, Nearest, length
+from foible.search.nearest.decision import Pool, decision
 
 
 class Distorting:
@@ -34,6 +39,10 @@ class Distorting:
         self.task, self.settings = task, task.settings
         self.basket, self.matched = task.basket, task.matched
         self.layer = layer_of(task)  # what is wrong with it should be said now and not after the first unit
+        self.masked = set(self.settings.get("masking", ()))
+        softmax = SATURATED in self.masked and self.layer is None
+        self.model: Model = without_softmax(self.basket, self.basket.names[0]) if softmax else self.source
+        self.askings = ASKINGS if STOCHASTIC in self.masked else 1
 
     @property
     def sizes(self) -> list[int]:
@@ -43,16 +52,27 @@ class Distorting:
     @property
     def tries(self) -> int:
         """Labels tried for each image."""
-        kind, count = read_target(self.settings["target"], self.basket.classes), len(self.basket.classes)
-        return min(count - 1, self.settings["likeliest"] or count) if kind in ("best", "worst", "each") else 1
+        count = len(self.basket.classes)
+        return min(count - 1, self.settings["likeliest"] or count) if self.kind in ("best", "worst", "each") else 1
+
+    @property
+    def kind(self) -> str | int:
+        """What is asked for: one of `KINDS`, or a class."""
+        settings = self.settings
+        target = read_target(settings["target"], self.basket.classes)
+        return kind_of(target, settings["method"], settings["likeliest"])
 
     def part(self, unit: int) -> Tensor:
         size = self.settings["unit"]
         return self.task.seeds["chosen"][unit * size : (unit + 1) * size]
 
-    def model(self, images: Tensor) -> Tensor:
+    def source(self, images: Tensor) -> Tensor:
         """The source's logits (n, classes)."""
         return self.basket.judge(images, self.basket.names[:1])[0]
+
+    def pool(self, targets: Tensor | None) -> Pool:
+        """Images that a search may begin with."""
+        return pool_of(self.matched, self.model, self.basket.device, targets)
 
     def asked(self, unit: int) -> Asked:
         """The images of a unit, what they are, and what every network says of them."""
@@ -71,8 +91,7 @@ class Distorting:
     def unit(self, number: int, tick: Tick) -> Any:
         """The rows of one unit."""
         settings, key = self.settings, self.task.key
-        method: Method = self.task.parts["method"]
-        kind, norm = read_target(settings["target"], self.basket.classes), settings["norm"]
+        kind, norm = self.kind, settings["norm"]
         asked = self.asked(number)
         targets = targets_of(
             kind, asked.labels, asked.positions, asked.logits[0],
@@ -82,30 +101,70 @@ class Distorting:
         if several and targets is not None:
             asked, targets = asked.repeated(targets.shape[1]), targets.reshape(-1, 1)
         spend = Budget(forwards=settings["budget"], backwards=settings["budget"])
-        more = asked_with(method, settings["method"], norm)
         origins, layer = to_floats(asked.pixels), self.layer
-        start, model, (low, high) = (
-            (origins, self.model, (0.0, 1.0)) if layer is None else (layer.points(origins), layer.model, layer.range)
-        )
-
-        def solve(points: Tensor, labels: Tensor, targets: Tensor | None) -> Nearest:
-            return method(model, points, labels, targets=targets, low=low, high=high, budget=spend, **more)
-
-        exact = over_targets(
-            solve, model, start, asked.labels, targets, asked.logits[0],
-            norm=norm, worst=kind == "worst", rows=settings["rows"], tick=tick,
-        )  # fmt: skip
+        start = origins if layer is None else layer.points(origins)
+        try:
+            exact = self.searched(asked, start, kind, targets, spend, tick)
+        except RuntimeError as error:  # of a method of the user's own
+            if NONE not in self.masked:
+                raise
+            what = f"{self.basket.names[0]!r} has no gradient, and the method {settings['method']!r} fails with it"
+            raise UserError(f"{what} ({first_line(error)}): take --method {NAME}") from error
         if layer is None:
-            how = {"norm": norm, "lattice": settings["lattice"], "budget": spend}
-            saved, after = settled(model, origins, exact, asked.labels, **how), None
+            by_answers = torch.zeros_like(exact.found) if exact.method is None else exact.method == self.count
+            sloped = ~by_answers & (not self.masked & {NONE, STOCHASTIC})
+            how = {"norm": norm, "lattice": settings["lattice"], "budget": spend, "askings": self.askings}
+            saved, after = settled(self.model, origins, exact, asked.labels, sloped=sloped, **how), None
         else:
             exact, saved, after = _in_the_layer(asked, start, exact, layer, norm)
+        names = names_of(settings["method"])
         table = make_rows(
             self.basket, self.matched, asked, start, exact, saved, norm=norm, after=after,
             tried=1 if several else self.tries, labelled=not settings["unlabelled"], several=several, config=key,
-            large=settings.get("floats", False),
+            large=settings.get("floats", False), methods=[*(names if len(names) > 1 else [None]), NAME],
+            askings=self.askings, best=settings["target"] == "best",
         )  # fmt: skip
         return with_metadata(table, self.basket.classes, {key: settings})
+
+    @property
+    def count(self) -> int:
+        """Of methods; the fallback's number."""
+        return len(names_of(self.settings["method"]))
+
+    def searched(
+        self, asked: Asked, start: Tensor, kind: str | int, targets: Tensor | None, spend: Budget, tick: Tick
+    ) -> Reached:
+        """What the methods find from `start` (n, …), and the fallback where they lead nowhere."""
+        settings, layer, last = self.settings, self.layer, self.fallback(spend)
+        labels, logits, norm = asked.labels, asked.logits[0], settings["norm"]
+        model, (low, high) = (self.model, (0.0, 1.0)) if layer is None else (layer.model, layer.range)
+        blind, trusted = last is not None and NONE in self.masked, self.askings > 1
+        if blind and kind == "best":
+            exact = unsearched(start, labels, logits)
+            tick(self.tries * len(start))
+        else:
+            methods = tuple(begun(method, self.pool) for method in self.task.parts["method"])
+            how = {"model": model, "norm": norm, "low": low, "high": high, "budget": spend}
+            exact = over_targets(
+                [nowhere] if blind else solvers(methods, settings["method"], **how),
+                model, start, labels, targets, logits, norm=norm, worst=kind == "worst", rows=settings["rows"],
+                last=None if kind == "best" else last, trusted=trusted, tick=tick,
+            )  # fmt: skip
+        if last is None or kind != "best":
+            return exact
+        # The nearest of all labels needs no search for each of them: the fallback may end at any.
+        return once_more(last, exact, model, start, labels, None, logits, norm=norm, trusted=trusted)
+
+    def fallback(self, spend: Budget) -> Fallback | None:
+        """Answers alone are followed where the method leads nowhere, if it was left at its default."""
+        if self.layer is not None or self.settings["method"] != DistortConfig.method:
+            return None
+        method, how = begun(decision, self.pool), {"norm": self.settings["norm"], "seed": self.settings["seed"]}
+
+        def solve(images: Tensor, labels: Tensor, targets: Tensor | None, spent: Tensor) -> Nearest:
+            return method(self.model, images, labels, targets=targets, spent=spent, budget=spend, **how)
+
+        return Fallback(solve, self.count, everywhere=bool(self.masked & {FLAT, SHATTERED}))
 
 
 @torch.no_grad()
@@ -164,7 +223,7 @@ def images_of(task: Task) -> Seeds:
         data = f"{matched.data.name!r} ({matched.data.split}), which has {len(matched.data)}"
         raise UserError(f"places: {unknown[0]} is no image of {data}, or has no label that the networks know")
     seeds = right_under_source(replace(task, matched=replace(matched, index=asked)))
-    return replace(seeds, tensors={"chosen": asked[torch.isin(asked, seeds.tensors["chosen"])]})
+    return replace(seeds, tensors={**seeds.tensors, "chosen": asked[torch.isin(asked, seeds.tensors["chosen"])]})
 
 
 def settings_of(task: Task) -> dict[str, Any]:
@@ -175,16 +234,18 @@ def settings_of(task: Task) -> dict[str, Any]:
     values = channels * matched.size[0] * matched.size[1]
     gpu = task.basket.device.type != "cpu"  # it likes more rows at once, and does one unit after another
     rows = max(16, min(32_768, 20_000_000 // values) if gpu else min(4096, 4_000_000 // values))
-    several = config.target in ("best", "worst", "each")
+    several = kind_of(config.target, config.method, config.likeliest) in ("best", "worst", "each")
     tries = min(classes - 1, config.likeliest or classes) if several else 1
     least = 1 if config.target == "each" else 8
     share = config.images if gpu else -(-config.images // 2)
     same = ("target", "norm", "layer", "images", "seed", "likeliest", "wrong", "lattice", "budget", "unlabelled")
-    rare = {"places": list(config.places), "floats": config.floats}  # left out of most settings, and of their hash
+    # Left out of most settings, and of their hash.
+    rare = {"places": list(config.places), "floats": config.floats, "masking": list(task.basket.remarks)}
     return {
         "source": task.basket.names[0],
         **{name: getattr(config, name) for name in same},
         **{name: value for name, value in rare.items() if value},
+        **{name: len(task.seeds[name]) for name in ("drawn", "chosen")},  # with those passed over as wrong, and without
         "rows": rows,
         "unit": config.unit or max(least, min(rows // tries, share)),
     }

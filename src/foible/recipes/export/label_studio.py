@@ -68,14 +68,14 @@ def write_label_studio(chosen: Chosen, folder: Path, *, predictions: bool = Fals
 
 def _config(chosen: Chosen) -> str:
     layout = "select" if len(chosen.classes) > MANY else "inline"
-    choices = "".join(f"    <Choice value={quoteattr(_choice(name))}/>\n" for name in chosen.classes)
+    choices = "".join(f"    <Choice value={quoteattr(choice_of(name))}/>\n" for name in chosen.classes)
     return (
         '<View>\n  <Image name="image" value="$image"/>\n'
         f'  <Choices name="label" toName="image" choice="single" layout="{layout}">\n{choices}  </Choices>\n</View>\n'
     )
 
 
-def _choice(name: str) -> str:
+def choice_of(name: str) -> str:
     """A class name as XML can hold it; where it had to change, a hash keeps names apart."""
     plain = _NOT_XML.sub("\ufffd", name)
     return name if plain == name else f"{plain}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"
@@ -91,7 +91,7 @@ def _predictions(chosen: Chosen, row: Row) -> list[dict[str, Any]]:
         if answer is None:
             continue
         sure = sum(network[answer] for network in networks) / max(1, len(networks))
-        value = {"choices": [_choice(chosen.classes[answer])]}
+        value = {"choices": [choice_of(chosen.classes[answer])]}
         result = [{"from_name": "label", "to_name": "image", "type": "choices", "value": value}]
         found.append({"model_version": who, "result": result} | ({"score": sure} if math.isfinite(sure) else {}))
     return found

@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 
 from foible.errors import UserError
 from foible.findings import SCHEMA, Findings, read_shard, shard_files
+from foible.findings.labels import labels_of
 from foible.images import decode_pixels
 from foible.permission import Permission
 from foible.png import encode_png
@@ -58,10 +59,12 @@ class Chosen:
 
     def parts(self, columns: tuple[str, ...] | None = None) -> Iterator[Findings]:
         """Shard by shard, so that memory does not grow with the run; `columns` None for all of them."""
-        for table in self._tables(columns and tuple({*columns, "outcome", "tags"})):
+        dropped = pa.array(sorted(labels_of(self.run).dropped), pa.string())
+        for table in self._tables(columns and tuple({*columns, "id", "outcome", "tags"})):
             if not self.everything:
                 outcomes = ("found", "doubtful") if self.tags else ("found",)
                 table = Findings(table).filter(outcome=outcomes).table
+                table = table.filter(pc.invert(pc.is_in(table["id"], dropped)))
             if self.tags:
                 carries = [bool({*self.tags} & {*(tags or ())}) for tags in table["tags"].to_pylist()]
                 table = table.filter(pa.array(carries, pa.bool_()))

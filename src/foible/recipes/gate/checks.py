@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from foible.errors import UserError
@@ -22,7 +22,8 @@ class Check:
     """OLD and NEW on the same n images (or trials). All figures but the counts are percentage points.
 
     broken: OLD is right and NEW is wrong; fixed: the other way round. points = error(NEW) − error(OLD), with its
-    interval. A check without a tolerance has no verdict: it is there to be read.
+    interval; None where OLD or NEW had a say in which images these are, so that the difference would tell of that. A
+    check without a tolerance has no verdict: it is there to be read.
     """
 
     kind: Kind
@@ -30,9 +31,9 @@ class Check:
     n: int
     broken: int
     fixed: int
-    points: float
-    low: float
-    high: float
+    points: float | None
+    low: float | None
+    high: float | None
     confidence: float  # of the interval, a probability
     tolerance: float | None
     verdict: Verdict | None
@@ -51,6 +52,7 @@ class Gated:
     notes: tuple[str, ...]
     broken: tuple[str, ...]
     recorded: bool = False
+    networks: Mapping[str, str] = field(default_factory=dict)  # the specs of NEW, OLD and others, where they have any
 
     def failed(self, strict: bool = False) -> bool:
         """Whether a pipeline should stop here."""
@@ -61,8 +63,13 @@ class Gated:
 
     def worst(self, most: int = 10) -> list[Check]:
         """The classes that lost most, those that fail first."""
-        worse = [check for check in self.of("class") if check.verdict == "fail" or check.points > 0]
-        return sorted(worse, key=lambda check: (check.verdict != "fail", -check.points, check.name))[:most]
+        worse = [check for check in self.of("class") if check.verdict == "fail" or check.broken > check.fixed]
+        return sorted(worse, key=lambda check: (check.verdict != "fail", -(check.points or 0), check.name))[:most]
+
+    @property
+    def named(self) -> str:
+        """Which networks these are: `new is SPEC, old is SPEC`; nothing where they have none."""
+        return ", ".join(f"{name} is {spec}" for name, spec in self.networks.items())
 
     @property
     def against(self) -> str:
@@ -88,6 +95,11 @@ def measure(
     points = 100 * (broken - fixed) / n if n else 0.0
     found = None if tolerance is None else verdict(low, high, tolerance)
     return Check(kind, name, n, broken, fixed, points, low, high, confidence, tolerance, found, unit)
+
+
+def watched(name: str, n: int, broken: int, fixed: int) -> Check:
+    """Counts on images that OLD or NEW helped to choose: to be looked at, and no measure of either."""
+    return Check("tag", name, n, broken, fixed, None, None, None, CONFIDENCE, None, None)
 
 
 def measure_classes(counts: Mapping[str, tuple[int, int, int]], tolerance: float) -> list[Check]:

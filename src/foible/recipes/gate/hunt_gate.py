@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from foible.basket import Basket
-from foible.basket.accuracy import answers, none_read
+from foible.basket.accuracy import Accuracy, answers, diagnoses, look_closer, none_read
 from foible.basket.judging import judged
 from foible.basket.matching import Matched, match, shape_of
 from foible.data import Dataset, Photographs, open_data
@@ -66,7 +66,7 @@ def gate_hunt(
     check_tolerances(tolerance=tolerance, class_tolerance=class_tolerance, hunt_tolerance=hunt_tolerance)
     if not isinstance(networks, Basket) and not networks:
         check_names((), WANTED)
-    data_set = open_data(data, split, quiet=quiet)
+    data_set = open_data(data, split, whole=True, quiet=quiet)
     if not isinstance(networks, Basket):
         networks = Basket.open(
             networks, device=device, classes=data_set.classes, shape=shape_of(data_set), trust=trust
@@ -78,8 +78,10 @@ def gate_hunt(
             f"a gate that hunts needs old, new and a peer, given {', '.join(networks.names)}: expected {WANTED}"
         )
     matched = match(data_set, networks, canvas=options.get("canvas"))
-    checks, seeds = _before(networks, matched, peers, tolerance, class_tolerance, quiet)
-    notes: list[str] = []
+    clean = Accuracy(networks.names, networks.classes)
+    checks, seeds = _before(networks, matched, peers, tolerance, class_tolerance, clean, quiet)
+    look_closer(networks, clean, matched)
+    notes = diagnoses(clean)
     lost: list[str] = []
     if seeds:
         place = Path(out) / "hunt"
@@ -95,7 +97,10 @@ def gate_hunt(
         notes.append("no image is right under all networks, so that nothing could be hunted from")
     checks = [check, *checks]
     notes += [*networks.notes, *matched.notes]
-    gated = Gated("hunt", decide(checks), "old", tuple(checks), tuple(notes), tuple(lost[:MOST_IDS]))
+    gated = Gated(
+        "hunt", decide(checks), "old", tuple(checks), tuple(notes), tuple(lost[:MOST_IDS]),
+        networks=networks.specs_of_all,
+    )  # fmt: skip
     write_with_folder(
         Path(out) / "gate.json", (json.dumps(gated.to_json(), indent=1, ensure_ascii=False) + "\n").encode()
     )
@@ -103,9 +108,10 @@ def gate_hunt(
 
 
 def _before(
-    networks: Basket, matched: Matched, peers: Sequence[str], tolerance: float, class_tolerance: float, quiet: bool
-) -> tuple[list[Check], int]:
-    """The checks before any move, and how many images are right under everybody."""
+    networks: Basket, matched: Matched, peers: Sequence[str], tolerance: float, class_tolerance: float,
+    clean: Accuracy, quiet: bool,
+) -> tuple[list[Check], int]:  # fmt: skip
+    """The checks before any move, and how many images are right under everybody; `clean` is filled."""
     counts = torch.zeros(3, len(networks.classes), dtype=torch.int64)  # right under all peers, broken, fixed
     seeds = 0
     problems: list[tuple[int, str]] = []
@@ -114,7 +120,9 @@ def _before(
     with progress("Judging before any move", len(matched.index), quiet=quiet) as bar:
         for part in judged(networks, matched.data, index=matched.index, canvas=matched.canvas, native=False):
             labels = matched.labels[part.index]
-            right = answers(part.logits) == labels
+            said = answers(part.logits)
+            right = said == labels
+            clean.add(said, labels)
             agreed = right[others].all(0)
             for row, which in enumerate((agreed, agreed & right[old] & ~right[new], agreed & ~right[old] & right[new])):
                 counts[row] += torch.bincount(labels[which], minlength=len(networks.classes))

@@ -1,23 +1,26 @@
 """The gate of every pull request: NEW and OLD on a suite's frozen images. Minutes on a CPU, no training data needed.
 
 difference = error(NEW) − error(OLD) on the same images, with Tango's interval, beside what is tolerated
+
+The difference is that of images which were drawn before any network was asked. All others are in the suite because some
+network got them right or wrong; where that was OLD or NEW, the difference there tells of the choice (regression to the
+mean), and is not printed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from foible.basket import Basket
-from foible.basket.accuracy import answers
+from foible.basket.accuracy import FEW, Accuracy, answers, diagnoses, hints, suspicious
+from foible.class_names import align
 from foible.errors import UserError
 from foible.findings import Findings
 from foible.images import LEAST_ROWS, MOST_JUDGED, decode_png
-from foible.networks.classes import align
 from foible.progress import progress
 from foible.recipes.gate.checks import (
     MOST_IDS,
@@ -28,13 +31,16 @@ from foible.recipes.gate.checks import (
     decide,
     measure,
     measure_classes,
+    watched,
 )
+from foible.recipes.suite.choosing import DRAWN
 from foible.recipes.suite.suite import Suite, labels_of, open_suite
 from foible.text import some
 
 BATCH = 256
 ROOM = LEAST_ROWS * MOST_JUDGED  # pixels of a batch: a suite of a few bytes may hold pictures of many pixels
 WANTED = "--network new=SPEC and, to judge both, --network old=SPEC"
+DRAWN_IMAGES, ALL_IMAGES = "drawn images", "all images"  # what decides
 
 
 def gate(
@@ -53,7 +59,7 @@ def gate(
     networks: `new=SPEC`, and `old=SPEC` where OLD is at hand; or a `Basket` of networks with these names. Without OLD
         its answers are those that the suite's rows record, for the network that `old` names (default: the one that
         the last compare called new, or the first that all rows know).
-    tolerance, class_tolerance: percentage points of the suite's images, overall and for any one class.
+    tolerance, class_tolerance: percentage points of the images that decide, overall and for any one class.
     """
     check_tolerances(tolerance=tolerance, class_tolerance=class_tolerance)
     if not isinstance(networks, Basket) and not networks:
@@ -87,12 +93,31 @@ def gate(
     new = right[networks.names.index("new")]
     labels = torch.tensor(labels_of(findings))[rows]
     before = right[networks.names.index("old")] if judged_old else recorded[rows] == labels
-    notes += _remarks(frozen, networks, said)
-    checks = _checks(findings, rows, labels, before, new, tolerance, class_tolerance)
+    tags = [given or [] for given in findings.table.column("tags").take(rows.numpy()).to_pylist()]
+    choosers = _choosers(frozen, networks)
+    notes += _remarks(networks, said, tags, choosers)
+    notes += _wrongly_given(networks, findings, rows, said, known[rows])
+    checks = _checks(findings.classes, tags, labels, before, new, bool(choosers), tolerance, class_tolerance)
     lost = rows[before & ~new].tolist()[:MOST_IDS]
     ids = findings.table.column("id")
     broken = tuple(ids[row].as_py() for row in lost)
-    return Gated("suite", decide(checks, whole=whole), called, tuple(checks), tuple(notes), broken, not judged_old)
+    return Gated(
+        "suite", decide(checks, whole=whole), called, tuple(checks), tuple(notes), broken, not judged_old,
+        networks.specs_of_all,
+    )  # fmt: skip
+
+
+def _wrongly_given(networks: Basket, findings: Findings, rows: Tensor, said: Tensor, labels: Tensor) -> list[str]:
+    """A line for each network near chance on the anchors, which all networks once got right: what it looks like."""
+    outcomes = findings.table.column("outcome").take(rows.numpy()).to_pylist()
+    held = torch.tensor([outcome == "held" for outcome in outcomes], dtype=torch.bool).nonzero()[:, 0]
+    clean = Accuracy(networks.names, networks.classes)
+    clean.add(said[:, held], labels[held])
+    if any(map(suspicious, clean.rows().values())):
+        pictures = next(_batches(Findings(findings.table.take(rows[held[:FEW]].numpy()))))
+        alike = [place for place, picture in enumerate(pictures) if picture.shape == pictures[0].shape]
+        hints(networks, clean, torch.stack([pictures[place] for place in alike]), labels[held[alike]])
+    return diagnoses(clean)
 
 
 def _labels(suite: Suite, networks: Basket) -> tuple[Tensor, list[str], bool]:
@@ -202,40 +227,61 @@ def _judged(networks: Basket, findings: Findings, rows: Tensor, quiet: bool) -> 
     return said
 
 
-def _remarks(suite: Suite, networks: Basket, said: Tensor) -> list[str]:
+def _choosers(suite: Suite, networks: Basket) -> list[str]:
+    """Who of OLD and NEW took part in choosing the images; an OLD that the suite records did."""
+    chose = {fingerprint for source in suite.sources for fingerprint in source["networks"].values()}
+    roles = [name.upper() for name in networks.names if networks.fingerprints[name] in chose]
+    return roles if "old" in networks.names else [*roles, "OLD"]
+
+
+def _remarks(networks: Basket, said: Tensor, tags: Sequence[Sequence[str]], choosers: Sequence[str]) -> list[str]:
     """What a reader should know before believing the figures."""
     notes = []
     for name, row in zip(networks.names, said, strict=True):
         invalid = int((row < 0).sum())
         if invalid:
             notes.append(f"{name} answered {invalid} images with NaN or infinity: counted as wrong")
-    chose = {fingerprint for source in suite.sources for fingerprint in source["networks"].values()}
-    roles = [name.upper() for name in networks.names if networks.fingerprints[name] in chose]
-    roles += [] if "old" in networks.names else ["OLD"]
-    if roles:
+    drawn, who = any(DRAWN in given for given in tags), " and ".join(choosers)
+    if choosers and drawn and not all(DRAWN in given for given in tags):
         notes.append(
-            f"{' and '.join(roles)} took part in choosing the images: part of the difference is due to that, either way"
+            f"{who} took part in choosing the other images: what changed there is counted, and decides nothing"
         )
+    elif choosers and not drawn:
+        notes.append(
+            f"{who} took part in choosing the images, and none was drawn before that: nothing can be decided by them; "
+            "add some with `foible suite RUN --add`, where RUN is a comparison with labels"
+        )
+    elif not drawn:
+        notes.append("no image was drawn before any network was asked: these were chosen by other networks' answers")
     return notes
 
 
 def _checks(
-    findings: Findings, rows: Tensor, labels: Tensor, old: Tensor, new: Tensor, tolerance: float, class_tolerance: float
-) -> list[Check]:
+    classes: Sequence[str], tags: Sequence[Sequence[str]], labels: Tensor, old: Tensor, new: Tensor, chosen: bool,
+    tolerance: float, class_tolerance: float,
+) -> list[Check]:  # fmt: skip
+    """chosen: OLD or NEW had a say in which images these are, but for those that were drawn."""
     broken, fixed = old & ~new, ~old & new
 
     def count(which: Tensor) -> tuple[int, int, int]:
         return int(which.sum()), int((broken & which).sum()), int((fixed & which).sum())
 
-    everything = torch.ones_like(old)
-    tags: list[Any] = findings.table.column("tags").take(rows.numpy()).to_pylist()
-    kinds = sorted({tag for given in tags for tag in given or []})
-    by_class = {name: count(labels == place) for place, name in enumerate(findings.classes)}
+    def tagged(kind: str) -> Tensor:
+        return torch.tensor([kind in given for given in tags], dtype=torch.bool)
+
+    drawn = tagged(DRAWN)
+    some = bool(drawn.any())
+    kinds = sorted({tag for given in tags for tag in given} - {DRAWN})
+    if chosen or some:
+        watch = [watched(kind, *count(tagged(kind))) for kind in kinds]
+    else:
+        watch = [measure("tag", kind, *count(tagged(kind)), None) for kind in kinds]
+    if chosen and not some:
+        return watch
+    decide_on = drawn if some else torch.ones_like(drawn)
+    by_class = {name: count(decide_on & (labels == place)) for place, name in enumerate(classes)}
     return [
-        measure("overall", "all images", *count(everything), tolerance),
+        measure("overall", DRAWN_IMAGES if some else ALL_IMAGES, *count(decide_on), tolerance),
         *measure_classes(by_class, class_tolerance),
-        *(
-            measure("tag", kind, *count(torch.tensor([kind in (given or []) for given in tags])), None)
-            for kind in kinds
-        ),
+        *watch,
     ]

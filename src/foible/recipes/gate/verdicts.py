@@ -17,11 +17,17 @@ MOST_LISTED = 10
 
 def sentence(check: Check) -> str:
     """What was measured, in one line."""
-    said = (
-        f"{check.points:+.1f} points ({check.low:+.1f} to {check.high:+.1f}) over {check.n} {check.unit}: "
-        f"{check.broken} broken, {check.fixed} fixed"
-    )
+    points, interval = figures(check)
+    measured = f"{points} points ({interval}) over " if points else ""
+    said = f"{measured}{check.n} {check.unit}: {check.broken} broken, {check.fixed} fixed"
     return said if check.tolerance is None else f"{said}; tolerance {check.tolerance:g}"
+
+
+def figures(check: Check) -> tuple[str, str]:
+    """How much worse, and the interval, as text; nothing where the images were chosen by OLD or NEW."""
+    if check.points is None or check.low is None or check.high is None:
+        return "", ""
+    return f"{check.points:+.1f}", f"{check.low:+.1f} to {check.high:+.1f}"
 
 
 def junit(gated: Gated, *, strict: bool = False) -> bytes:
@@ -52,9 +58,12 @@ def junit(gated: Gated, *, strict: bool = False) -> bytes:
         counts["failures"] += 1
     for key, value in counts.items():
         suite.set(key, str(value))
-    xml.SubElement(suite, "system-out").text = shown(
-        f"{gated.verdict}: new against {gated.against}. {' '.join(gated.notes)}"
-    )
+    said = [
+        f"{gated.verdict}: new against {gated.against}.",
+        *([f"{gated.named}."] if gated.networks else []),
+        *gated.notes,
+    ]
+    xml.SubElement(suite, "system-out").text = shown(" ".join(said))
     root = xml.Element("testsuites")
     root.append(suite)
     xml.indent(root)
@@ -72,6 +81,8 @@ def markdown(gated: Gated, *, strict: bool = False) -> str:
     """A summary for a pull request: the verdict, the table, the worst classes, the first broken images."""
     found = f"{gated.verdict}{' (a failure under --strict)' if strict and gated.verdict == 'inconclusive' else ''}"
     lines = [f"## {SIGNS[gated.verdict]} foible gate: {found}", "", f"NEW against {quoted(gated.against)}.", ""]
+    lines += [f"- {quoted(name)} is {quoted(spec)}" for name, spec in gated.networks.items()]
+    lines += [""] if gated.networks else []
     lines += _table([*gated.of("overall"), *gated.of("tag")])
     classes = gated.of("class")
     worst = gated.worst(MOST_LISTED)
@@ -103,7 +114,7 @@ def _table(checks: list[Check]) -> list[str]:
         sign = SIGNS[check.verdict] if check.verdict else ""
         limit = "" if check.tolerance is None else f"{check.tolerance:g}"
         kind = "" if check.kind == "overall" else f"{check.kind} "
-        counts = f"{check.n} | {check.broken} | {check.fixed} | {check.points:+.1f}"
-        interval = f"{check.low:+.1f} to {check.high:+.1f}"
-        lines.append(f"| {sign} | {kind}{quoted(check.name)} | {counts} | {interval} | {limit} |")
+        points, interval = figures(check)
+        counts = f"{check.n} | {check.broken} | {check.fixed}"
+        lines.append(f"| {sign} | {kind}{quoted(check.name)} | {counts} | {points} | {interval} | {limit} |")
     return lines

@@ -10,8 +10,10 @@ HUNT = Recipe(
     read="foible.recipes.hunt.parts:read_options",
     parts=("space", "objective", "search", "realism"),
     networks="foible.recipes.seeds:chosen",
+    fitted="foible.recipes.hunt.fitted:fitted",
     seeds="foible.recipes.seeds:right_under_all",
     settings="foible.recipes.hunt.units:settings_of",
     work="foible.recipes.hunt.units:Searching",
+    finish="foible.report.why:keep",
     papers=("baluja2015virtues", "wilson1927probable"),
 )

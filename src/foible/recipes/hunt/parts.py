@@ -12,6 +12,7 @@ from foible.objectives import OBJECTIVES
 from foible.permission import Permission
 from foible.realism import check as check_realism
 from foible.recipes.config import HuntConfig
+from foible.recipes.hunt.most import check_most
 from foible.runs.recipe import Recipe, known_options
 from foible.search import SEARCHES
 from foible.spaces import SPACES
@@ -31,6 +32,9 @@ def read_options(recipe: Recipe, options: dict[str, Any]) -> tuple[HuntConfig, d
             options[name] = specs.spec_of(given, table) or f"object:{getattr(given, '__name__', type(given).__name__)}"
     config: HuntConfig = recipe.config(**options)
     check_realism(config.realism)
+    if config.most is not None and "space" in objects:
+        raise UserError("most beside a space of your own: set it there")
+    check_most(config.most, config.space)
     if config.atlas:
         if config.search == HuntConfig.search:
             config = dataclasses.replace(config, search=ATLAS)

@@ -21,7 +21,7 @@ from foible.runs.job import run
 
 def hunt(
     basket: Basket | str | Path | Sequence[str],
-    data: str | Dataset | Photographs = "digits",
+    data: str | Dataset | Photographs | None = None,
     *,
     out: str | Path | None = None,
     workers: int | None = None,
@@ -33,7 +33,8 @@ def hunt(
     """Hunt with each suspect in turn; findings in memory, or with `out` in a run folder that can be resumed.
 
     basket: a `Basket`, a folder that `foible train` wrote, or a list of `[NAME=]SPEC`.
-    data: a data spec such as "mnist" or "folder:photos", a `Dataset`, or `Photographs`.
+    data: a data spec such as "mnist" or "folder:photos", a `Dataset`, or `Photographs`; without, what the basket was
+        trained on.
     workers: processes (default: one a core on a CPU, where basket and data can be opened by each).
     trust: load network files that can run code.
     options: the fields of `HuntConfig`: suspect, peers, trials, seed, split, space, objective, search, canvas, …

@@ -102,9 +102,9 @@ def make_rows(
     said = answers(after.cpu())
     before, after = (probabilities(logits).cpu() for logits in (before, after))
     lanes, at, start = trials.lanes.tolist(), place(space, points, count), of_class(before, aims).t()
-    seen = pixels[kept.to(pixels.device)]
-    images, origins = _pngs(seen), _pngs(to_bytes(seeds[kept.to(seeds.device)]))
-    typical = None if realism is None else realism.score(to_floats(seen)).cpu()
+    seen, begun = pixels[kept.to(pixels.device)], seeds[kept.to(seeds.device)]
+    images, origins = _pngs(seen), _pngs(to_bytes(begun))
+    typical = None if realism is None else realism.score(to_floats(seen), begun).cpu()
     films = _films(space, seeds, paths, accepted, start, aims, held)
     least: Callable[[], Columns] = dict
     if shrinks and len(held):

@@ -71,7 +71,7 @@ def finish(task: Task, work: Keeping, folder: RunFolder | None) -> None:
 
 def rank(
     basket: Basket | str | Path | Sequence[str],
-    data: str | Dataset | Photographs,
+    data: str | Dataset | Photographs | None = None,
     *,
     out: str | Path | None = None,
     workers: int | None = None,

@@ -13,10 +13,10 @@ from foible import realism
 from foible.basket import Basket
 from foible.basket.accuracy import none_read
 from foible.basket.judging import Judged, judged
+from foible.class_names import align
 from foible.data import Dataset, Photographs, read
 from foible.errors import UserError
 from foible.findings import SCHEMA, with_metadata
-from foible.networks.classes import align
 from foible.objectives import Dissent
 from foible.recipes.rank.rows import Counts, Ranking, Side, as_shard, finding_rows, gather, rank_batch
 from foible.recipes.seeds import peers_of

@@ -1,8 +1,9 @@
 """Which images of a run a suite keeps. Nothing is drawn at random: hashes decide.
 
-Mistakes: what a run found, if somebody has said what it is; of a comparison, what is broken, fixed or dissent. Anchors:
-images that every network of the run gets right. A recipe's `frozen` says how its rows are told apart. Runs are read
-shard by shard, here only to be counted and hashed; the chosen are read again.
+Mistakes: what a run found, if somebody has said what it is; of a comparison, what is broken, fixed or dissent. Drawn:
+images of a comparison's data, so many of each class, taken by a hash of their place and not by what any network says of
+them. Anchors, of other runs: seed images that every network of the run gets right. A recipe's `frozen` says how its
+rows are told apart. Runs are read shard by shard, here only to be counted and hashed; the chosen are read again.
 """
 
 from __future__ import annotations
@@ -20,15 +21,15 @@ import pyarrow.compute as pc
 
 from foible.errors import UserError
 from foible.findings import read_shard, shard_files
+from foible.findings.labels import labels_of
 from foible.recipes.compare.answers import answer_files
 from foible.records import TEXT, check, read_classes
 from foible.runs.folder import RunFolder
 from foible.runs.recipe import recipe_of
 from foible.text import shown
 
-KEPT = ("broken", "fixed", "dissent")  # tags of rows that are mistakes; label errors and doubts are not
-FLIPS = ("broken", "fixed")
-ANCHOR = "anchor"  # a tag that a suite gives
+KEPT = ("broken", "fixed", "dissent")  # tags of rows that are mistakes; where all disagree with the label is none
+ANCHOR, DRAWN = "anchor", "drawn"  # tags that a suite gives
 TO_LABEL = "to-label"  # the tag of a row whose label people are to give
 REMEMBERED = ("recipe", "data", "split", "networks", "old", "new", "suspects")  # settings of a run
 
@@ -70,9 +71,13 @@ class Candidate:
     label: str  # class name
     stratum: tuple[str, ...]
     source: FrozenRun
-    file: Path | None  # the shard that holds it; None for an anchor of a comparison
-    row: int  # in that shard; for an anchor of a comparison the image's place in the data
-    anchor: bool
+    file: Path | None  # the shard that holds it; None for a drawn image
+    row: int  # in that shard; for a drawn image its place in the data
+    anchor: bool = False
+
+    @property
+    def drawn(self) -> bool:
+        return self.file is None
 
 
 def open_source(run: str | Path, trust: bool = False) -> FrozenRun:
@@ -104,25 +109,26 @@ def candidates(source: FrozenRun) -> Iterator[Candidate]:
     pictures = (
         ["origin_index"] if source.by_place else ["image", "origin", "origin_index", "said", "networks", "before"]
     )
+    dropped = labels_of(source.path).dropped
     for file in shard_files(source.path):
-        table = read_shard(file, ["outcome", "tags", "suspect", "truth", "consensus", *pictures])
+        table = read_shard(file, ["id", "outcome", "tags", "suspect", "truth", "consensus", *pictures])
         labels = known_labels(table).to_pylist()
-        columns = (table.column(name).to_pylist() for name in ("outcome", "tags", "suspect"))
+        columns = (table.column(name).to_pylist() for name in ("outcome", "tags", "suspect", "id"))
         unanimous = [] if source.by_place else _unanimous(table)
-        for row, (label, outcome, tags, suspect) in enumerate(zip(labels, *columns, strict=True)):
+        for row, (label, outcome, tags, suspect, id) in enumerate(zip(labels, *columns, strict=True)):
             if label is None:  # nobody knows what would be right
                 continue
             name, kinds = source.classes[label], source.kinds(tags)
-            if outcome == "found" and kinds:
+            if outcome == "found" and kinds and id not in dropped:
                 digest = _mistake_digest(source, table, row, label, kinds)
                 if digest is not None:
-                    yield Candidate(digest, name, (kinds[0], suspect, name), source, file, row, False)
+                    yield Candidate(digest, name, (kinds[0], suspect, name), source, file, row)
             if not source.by_place and unanimous[row] == label:
                 yield Candidate(_hash(table, "origin", row), name, (name,), source, file, row, True)
     if source.by_place:
-        for place, label in _right_under_all(source.path):
+        for place, label in _labelled(source.path):
             name = source.classes[label]
-            yield Candidate(place_digest(source.settings, place), name, (name,), source, None, place, True)
+            yield Candidate(place_digest(source.settings, place), name, (name,), source, None, place)
 
 
 def known_labels(table: pa.Table) -> Any:
@@ -173,14 +179,11 @@ def _hash(table: pa.Table, column: str, row: int) -> bytes:
     return hashlib.sha256(table.column(column)[row].as_buffer()).digest()
 
 
-def _right_under_all(run: Path) -> Iterator[tuple[int, int]]:
-    """(place in the data, label) of the images that every network got right."""
-    for table in answer_files(run, ("index", "label", "said")):
-        labels = table.column("label").fill_null(-1).to_numpy()
-        if len(labels):
-            said = table.column("said").combine_chunks().flatten().to_numpy().reshape(len(labels), -1)
-            right = np.flatnonzero((said == labels[:, None]).all(1) & (labels >= 0))
-            yield from zip(table.column("index").to_numpy()[right].tolist(), labels[right].tolist(), strict=True)
+def _labelled(run: Path) -> Iterator[tuple[int, int]]:
+    """(place in the data, label) of all images that have one, whatever the networks said of them."""
+    for table in answer_files(run, ("index", "label")):
+        known = table.filter(table.column("label").is_valid())
+        yield from zip(known.column("index").to_pylist(), known.column("label").to_pylist(), strict=True)
 
 
 def spread(given: Iterable[Candidate], most: Mapping[str, int] | None = None) -> list[Candidate]:
@@ -195,30 +198,6 @@ def spread(given: Iterable[Candidate], most: Mapping[str, int] | None = None) ->
         if most is None or rank < most[one.label]
     ]
     return [one for _, _, one in sorted(ranked, key=lambda item: item[:2])]
-
-
-def balanced(
-    mistakes: Sequence[Candidate], taken: Mapping[tuple[str, str, str], int], surplus: Mapping[str, int]
-) -> list[Candidate]:
-    """The mistakes, but of a compare's flips in each class no more than `surplus` more broken than fixed, or fixed than
-    broken. `taken` counts what the suite has already, by (run's hash, class, kind).
-
-    Any network, retrained, loses some images that it was picked for getting right, and gains some that it was picked
-    for getting wrong. A suite that is mostly of one kind would call that a regression, or hide one.
-    """
-    flips: dict[tuple[str, str, str], list[Candidate]] = defaultdict(list)
-    kept = []
-    for one in mistakes:
-        if one.stratum[0] in FLIPS:
-            flips[one.source.hash, one.label, one.stratum[0]].append(one)
-        else:
-            kept.append(one)
-    for run, label in sorted({key[:2] for key in flips}):
-        had = {kind: taken.get((run, label, kind), 0) for kind in FLIPS}
-        least = min(had[kind] + len(flips[run, label, kind]) for kind in FLIPS)
-        for kind in FLIPS:
-            kept += spread(flips[run, label, kind])[: max(0, least + surplus[label] - had[kind])]
-    return kept
 
 
 def order_of(source: FrozenRun, classes: Sequence[str]) -> list[int]:

@@ -14,23 +14,24 @@ import torch
 from foible.data import open_data, read
 from foible.errors import UserError
 from foible.findings import SCHEMA, read_shard
-from foible.findings.rows import answered, as_column, as_table, cost, identity, origin, unmoved
+from foible.findings.rows import agreed, answered, as_column, as_table, cost, identity, known, origin, unmoved
 from foible.images import encode_pngs
+from foible.objectives import of_class
 from foible.permission import Permission
 from foible.recipes.compare.answers import answer_files
-from foible.recipes.suite.choosing import ANCHOR, Candidate, FrozenRun, order_of
+from foible.recipes.suite.choosing import ANCHOR, DRAWN, Candidate, FrozenRun, order_of
 from foible.runs.reopen import data_of
 from foible.text import shown
 from foible.views import View
 
 _OF_A_SEARCH = (
-    "target", "distance", "distance_exact", "score", "size", "kinds", "realism", "least_path", "least_image",
-    "least_change", "least_forwards",
+    "target", "distance", "distance_exact", "method", "score", "size", "kinds", "realism", "least_path",
+    "least_image", "least_change", "least_forwards",
 )  # fmt: skip
 
 
 def rows_of(chosen: Sequence[Candidate], classes: Sequence[str]) -> tuple[pa.Table, list[str]]:
-    """Rows by `SCHEMA`, classes counted by `classes`; and a note for each run whose anchors cannot be had any more."""
+    """Rows by `SCHEMA`, classes counted by `classes`; and a note for each run whose drawn images cannot be had now."""
     shards: dict[tuple[Path, bool], list[Candidate]] = defaultdict(list)
     photographs: dict[str, list[Candidate]] = defaultdict(list)
     for one in chosen:
@@ -50,7 +51,7 @@ def rows_of(chosen: Sequence[Candidate], classes: Sequence[str]) -> tuple[pa.Tab
         try:
             tables.append(_counted(_photographed(source, members), source, classes))
         except UserError as error:
-            notes.append(f"no anchors from {source.path.name}: {error}")
+            notes.append(f"no drawn images from {source.path.name}, and only these decide: {error}")
     return pa.concat_tables(tables), notes
 
 
@@ -61,9 +62,9 @@ def _set(table: pa.Table, **columns: Any) -> pa.Table:
     return table
 
 
-def _unsearched(count: int) -> dict[str, Any]:
-    """Columns of rows that nothing was searched for."""
-    held = {"outcome": ["held"] * count, "tags": [[ANCHOR]] * count, "film": None}
+def _unsearched(count: int, tag: str) -> dict[str, Any]:
+    """Columns of rows that nothing was searched for: images that are kept to be asked about again."""
+    held = {"outcome": ["held"] * count, "tags": [[tag]] * count, "film": None}
     return {**cost(0, candidates=0), **unmoved(count), **held}
 
 
@@ -85,7 +86,7 @@ def _anchors(table: pa.Table, source: FrozenRun) -> pa.Table:
         consensus=right,
         trace=pc.list_slice(table.column("trace").combine_chunks(), 0, 1),
         **dict.fromkeys(_OF_A_SEARCH),
-        **_unsearched(table.num_rows),
+        **_unsearched(table.num_rows, ANCHOR),
     )
 
 
@@ -104,13 +105,13 @@ def _counted(table: pa.Table, source: FrozenRun, classes: Sequence[str]) -> pa.T
 
 
 def _photographed(source: FrozenRun, members: Sequence[Candidate]) -> pa.Table:
-    """Anchors of a comparison: their pixels from its data, their answers from its answers/.
+    """Drawn images of a comparison: their pixels from its data, their answers from its answers/.
 
-    Of an answer only the confidence was kept; what is left of 1 is spread evenly over the other classes.
+    Of an answer only the class and the confidence were kept; what is left of 1 is spread evenly over the other classes.
     """
     settings, label = source.settings, {one.row: source.classes.index(one.label) for one in members}
     named = data_of(source.path, source.where["data"], Permission(trust=source.trust))
-    data = open_data(named, settings["split"], quiet=True)
+    data = open_data(named, settings["split"], whole=True, quiet=True)
     if data.sha256 != settings["data_sha256"]:
         raise UserError(f"the data {shown(settings['data'])!r} is not what it was when the run was made")
     canvas = settings.get("canvas")
@@ -121,34 +122,37 @@ def _photographed(source: FrozenRun, members: Sequence[Candidate]) -> pa.Table:
         seen = read(data, part, [view])
         index += seen.index.tolist()
         pngs += encode_pngs(seen.images[0].numpy()) if len(seen.index) else []
-    count, sure = len(index), _confidence(source.path, set(index))
+    names, count, answers = settings["names"], len(index), _answers(source.path, set(index))
     truth, pictures = torch.tensor([label[place] for place in index]), pa.array(pngs, pa.binary())
-    chances = torch.tensor([sure[place] for place in index], dtype=torch.float64).view(count, len(settings["names"]))
-    classes = len(source.classes)
-    answers = ((1 - chances) / (classes - 1))[..., None].repeat(1, 1, classes)
-    answers[torch.arange(count), :, truth] = chances
-    answers, said = answers.transpose(0, 1), truth.expand(chances.shape[1], -1)
+    said = torch.tensor([answers[place][0] for place in index]).view(count, len(names)).t()
+    sure = torch.tensor([answers[place][1] for place in index], dtype=torch.float64).view(count, len(names)).t()
+    chances = ((1 - sure) / (len(source.classes) - 1))[..., None].repeat(1, 1, len(source.classes))
+    chances.scatter_(2, said.clamp_min(0)[..., None], sure[..., None])
+    chances[said < 0] = torch.nan
+    others = [place for place, name in enumerate(names) if name != settings["new"]]
     return as_table(
-        identity([settings["names"]] * count, index, config=source.hash, device=torch.device("cpu")),
+        identity([names] * count, index, config=source.hash, device=torch.device("cpu")),
         origin(data, index, pictures),
-        answered(answers, answers, said, truth=truth, label_from="label", consensus=truth),
-        _unsearched(count),
+        answered(chances, chances, said, truth=truth, label_from="label", consensus=agreed(said[others])),
+        _unsearched(count, DRAWN),
         {
-            "id": [f"{source.hash}.{ANCHOR}-{place:06d}" for place in index],
+            "id": [f"{source.hash}.{DRAWN}-{place:06d}" for place in index],
             "suspect": settings["new"],
+            "said": known(said[names.index(settings["new"])]),
             "origin_data": settings["data"],
             "image": pictures,
-            "trace": [[sure[place]] for place in index],
+            "trace": [[each] for each in of_class(chances, truth).t().tolist()],
         },
         count=count,
     )
 
 
-def _confidence(run: Path, wanted: set[int]) -> dict[int, list[float]]:
-    """How sure each network was of these images."""
-    found: dict[int, list[float]] = {}
-    for table in answer_files(run, ("index", "confidence")):
+def _answers(run: Path, wanted: set[int]) -> dict[int, tuple[list[int], list[float]]]:
+    """What each network said of these images, and how surely."""
+    found: dict[int, tuple[list[int], list[float]]] = {}
+    for table in answer_files(run, ("index", "said", "confidence")):
         rows = [row for row, place in enumerate(table.column("index").to_pylist()) if place in wanted]
         part = table.take(pa.array(rows, pa.int64()))
-        found.update(zip(part.column("index").to_pylist(), part.column("confidence").to_pylist(), strict=True))
+        columns = (part.column(name).to_pylist() for name in ("index", "said", "confidence"))
+        found.update((place, (said, sure)) for place, said, sure in zip(*columns, strict=True))
     return found

@@ -1,6 +1,6 @@
 """A suite: images frozen from runs of any recipe, for a gate to judge again with every new version.
 
-SUITE/suite.parquet   findings: mistakes of some network, and anchors that all got right
+SUITE/suite.parquet   findings: images drawn before any network was asked, mistakes of some network, and anchors
 SUITE/suite.json      what they are and who chose them, with the SHA-256 of the Parquet file
 """
 
@@ -23,10 +23,9 @@ from foible.errors import UserError
 from foible.findings import Findings, with_metadata
 from foible.recipes.suite.choosing import (
     ANCHOR,
-    FLIPS,
+    DRAWN,
     Candidate,
     FrozenRun,
-    balanced,
     candidates,
     is_by_place,
     nameless,
@@ -127,7 +126,8 @@ def make_suite(
 ) -> dict[str, Any]:
     """Freeze a suite from runs, or with `add` put what they have into an old one; its record, with `notes`.
 
-    per_class: anchors of each class. most: rows of the whole suite. No row that is there is ever dropped.
+    per_class: drawn images of each class, and anchors of each. most: rows of the whole suite. No row that is there is
+    ever dropped.
     trust: read the images of a comparison from wherever its run says that they lie.
     """
     if per_class < 0 or most < 1:
@@ -146,16 +146,16 @@ def make_suite(
         classes = old.findings.classes if old else sources[0].classes
         for source in sources:
             order_of(source, classes)  # or an error that names what differs
-        chosen, spare = _choose(sources, old, classes, per_class, most)
+        chosen = _choose(sources, old, classes, per_class, most)
         table, notes = rows_of(chosen, classes)
         for source in sources:
             if unknown := nameless(source):
                 notes.append(f"{unknown} findings of {source.path.name} are passed over: nobody has said what they are")
-        if spare:
-            notes.append(f"{spare} flips are left out, so that broken and fixed images are about as many")
         table = _fresh(table, old)
         if not old and not table.num_rows:
-            raise UserError(f"nothing to freeze in {', '.join(str(run) for run in runs)}: no mistakes and no anchors")
+            raise UserError(
+                f"nothing to freeze in {', '.join(str(run) for run in runs)}: no mistakes and no labelled images"
+            )
         if old and not table.num_rows:
             notes.append("nothing was added: the suite has it already, or is as large as --most and --per-class allow")
             if old.sha256 == old.record["sha256"]:
@@ -165,51 +165,58 @@ def make_suite(
 
 def _choose(
     sources: Sequence[FrozenRun], old: Suite | None, classes: Sequence[str], per_class: int, most: int
-) -> tuple[list[Candidate], int]:
-    """Mistakes evenly over kinds, suspects and classes; anchors evenly over classes, with half of the room for sure.
-    Also how many flips were left out for balance."""
-    seen = _digests(old.findings.table) | _places(old.findings) if old else set()
+) -> list[Candidate]:
+    """Mistakes evenly over kinds, suspects and classes; drawn images and anchors evenly over classes, with half of the
+    room for sure. A drawn image may be there as a mistake too: to leave it out would be to draw from easier ones."""
+    seen = _digests(old.findings.table, drawn=False) | _places(old.findings, drawn=False) if old else set()
+    was_drawn = _places(old.findings, drawn=True) if old else set()
     mistakes: list[Candidate] = []
     anchors: list[Candidate] = []
+    drawn: list[Candidate] = []
     # In the order of their hashes, so that the order of the arguments decides nothing.
     found = [one for source in sorted(sources, key=lambda source: source.hash) for one in candidates(source)]
     for one in sorted(found, key=lambda one: one.anchor):
-        if one.digest not in seen:
-            seen.add(one.digest)
-            (anchors if one.anchor else mistakes).append(one)
-    held = _anchors(old.findings) if old else Counter()
+        before = was_drawn if one.drawn else seen
+        if one.digest not in before:
+            before.add(one.digest)
+            (drawn if one.drawn else anchors if one.anchor else mistakes).append(one)
     room = max(0, most - (len(old.findings) if old else 0))
-    chosen = spread(anchors, {name: per_class - held[name] for name in classes})
-    # Where a class has fewer anchors than it should, flips of one direction make up for them: no class goes unwatched.
-    held = held + Counter(one.label for one in chosen)
-    few = min(per_class, room // 2 // len(classes)) // 10  # a tenth of the anchors that a class can count on
-    surplus = {name: max(few, per_class - held[name]) for name in classes}
-    even = balanced(mistakes, _flips(old.findings) if old else {}, surplus)
-    chosen = chosen[: max(room // 2, room - len(even))]
-    return [*spread(even)[: room - len(chosen)], *chosen], len(mistakes) - len(even)
+    kept = []
+    for tag, some in ((DRAWN, drawn), (ANCHOR, anchors)):
+        held = _by_class(old.findings, tag) if old else Counter()
+        kept += spread(some, {name: per_class - held[name] for name in classes})
+    kept = kept[: max(room // 2, room - len(mistakes))]
+    return [*spread(mistakes)[: room - len(kept)], *kept]
 
 
-def _digests(table: pa.Table) -> set[bytes]:
-    return {hashlib.sha256(image.as_buffer()).digest() for image in table.column("image")}
+def _drawn(table: pa.Table) -> list[bool]:
+    """Which rows were drawn before any network was asked."""
+    return [DRAWN in (tags or ()) for tags in table.column("tags").to_pylist()]
 
 
-def _places(findings: Findings) -> set[bytes]:
-    """Where a comparison's rows stand in their data."""
+def _digests(table: pa.Table, drawn: bool) -> set[bytes]:
+    """Of the images that were drawn, or of those that were not."""
+    rows = zip(table.column("image"), _drawn(table), strict=True)
+    return {hashlib.sha256(image.as_buffer()).digest() for image, was in rows if was == drawn}
+
+
+def _places(findings: Findings, drawn: bool) -> set[bytes]:
+    """Where a comparison's rows stand in their data: of those that were drawn, or of those that were not."""
     configs = findings.configs
-    rows = zip(findings.column("config"), findings.column("origin_index"), strict=True)
-    return {place_digest(configs[key], place) for key, place in rows if is_by_place(configs[key])}
+    rows = zip(findings.column("config"), findings.column("origin_index"), _drawn(findings.table), strict=True)
+    return {place_digest(configs[key], place) for key, place, was in rows if was == drawn and is_by_place(configs[key])}
 
 
 def _fresh(table: pa.Table, old: Suite | None) -> pa.Table:
-    """The new rows in the order of their ids, each image once."""
-    seen = _digests(old.findings.table) if old else set()
+    """The new rows in the order of their ids, each image once, and once more if it was drawn."""
+    seen = {was: _digests(old.findings.table, was) if old else set() for was in (False, True)}
     table = table.take(pc.sort_indices(table.column("id")))
-    kept = []
+    kept, drawn = [], _drawn(table)
     # Mistakes first: an image that somebody got wrong is no anchor.
     for row in sorted(range(table.num_rows), key=lambda row: table.column("outcome")[row].as_py() == "held"):
         digest = hashlib.sha256(table.column("image")[row].as_buffer()).digest()
-        if digest not in seen:
-            seen.add(digest)
+        if digest not in seen[drawn[row]]:
+            seen[drawn[row]].add(digest)
             kept.append(row)
     return table.take(pa.array(sorted(kept), pa.int64()))
 
@@ -219,16 +226,10 @@ def labels_of(findings: Findings) -> list[int]:
     return list(pc.coalesce(findings.table.column("truth"), findings.table.column("consensus")).to_pylist())
 
 
-def _flips(findings: Findings) -> Counter[tuple[str, str, str]]:
-    """Broken and fixed images by (run's hash, class, kind)."""
-    rows = zip(findings.column("config"), labels_of(findings), findings.column("tags"), strict=True)
-    return Counter((key, findings.classes[label], kind) for key, label, tags in rows for kind in FLIPS if kind in tags)
-
-
-def _anchors(findings: Findings) -> Counter[str]:
-    """Anchors by class."""
+def _by_class(findings: Findings, tag: str) -> Counter[str]:
+    """Rows with a tag by class."""
     rows = zip(labels_of(findings), findings.column("tags"), strict=True)
-    return Counter(findings.classes[label] for label, tags in rows if ANCHOR in tags)
+    return Counter(findings.classes[label] for label, tags in rows if tag in tags)
 
 
 def _write(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from foible.recipes.compare.against import TAG as AGAINST
+from foible.recipes.compare.against import tell_against
 from foible.report import words
 from foible.report.choose import shares
 from foible.report.page import fitted, settings_json, skeleton, template
@@ -19,7 +21,7 @@ def render(source: OpenRun, *, title: str | None = None, gallery: int = 1000, **
     """The HTML of a comparison's report. Without its summary (a run not finished, findings alone), the images."""
     file = source.folder / SUMMARY if source.folder is not None else None
     summary = read_comparison(file) if file is not None and file.exists() else None
-    examples = gather(source, gallery)
+    examples = gather(source, gallery, summary.against if summary else None)
     settings = source.config.get("settings")
     configs = examples.about.configs or ({"run": settings} if isinstance(settings, dict) else {})
     setting = next(iter(configs.values()), {})
@@ -30,7 +32,7 @@ def render(source: OpenRun, *, title: str | None = None, gallery: int = 1000, **
     kinds = kinds_shown(examples, order)
     given = shares({kind: examples.counts[kind] for kind in kinds}, gallery)
     places = {kind: examples.places(kind, given[kind]) for kind in kinds}
-    made = cards(source, (place for some in places.values() for place in some), examples.about, order)
+    made = cards(source, (place for some in places.values() for place in some), examples, order)
     values = skeleton(
         source, examples.about, examples.versions,
         title or (f"What {new} gets wrong that {old} got right" if versus else "Where the networks differ"),
@@ -46,6 +48,8 @@ def render(source: OpenRun, *, title: str | None = None, gallery: int = 1000, **
         flips=flip_picture(summary) if summary else None,
         change=changes(summary) if summary else None,
         consensus=consensus(summary) if summary else None,
+        against=tell_against(summary.doubtful, summary.against)[1:] if summary else [],
+        scored=summary is not None and summary.against is not None,
     )  # fmt: skip
     page = template("compare.html")
 
@@ -73,7 +77,7 @@ def galleries(
         total = examples.counts[kind]
         if summary is not None:
             flips = summary.flips
-            known = {"label-error": summary.doubtful, "dissent": summary.dissent.get(network)}
+            known = {AGAINST: summary.doubtful, "dissent": summary.dissent.get(network)}
             known |= {"broken": flips.broken, "fixed": flips.fixed} if flips else {}
             total = max(total, known.get(tag) or 0)
         by_tag.setdefault(tag, []).append({"network": network, "cards": some, "total": total})

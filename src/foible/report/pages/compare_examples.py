@@ -1,10 +1,10 @@
-"""Which images a comparison shows, and each of them in words: broken, fixed, dissent, probable label errors."""
+"""Which images a comparison shows, and each of them in words: broken, fixed, dissent, all against the label."""
 
 from __future__ import annotations
 
 import heapq
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,15 +12,16 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from foible.recipes.compare.against import OLD_TAG, TAG, score
 from foible.report import words
 from foible.report.atlas import Place
 from foible.report.choose import rows_at
 from foible.report.pictures import Picture, picture
 from foible.report.run import About, OpenRun
 
-TAGS = ("broken", "fixed", "dissent", "label-error")
+TAGS = ("broken", "fixed", "dissent", TAG)
 SIDE = 208  # pixels: larger images are shown at most this wide and high
-_FIRST = ("suspect", "tags", "before", "versions", "origin_data", "origin_split")
+_FIRST = ("suspect", "tags", "before", "networks", "truth", "versions", "origin_data", "origin_split")
 _CARD = (
     "id", "suspect", "networks", "outcome", "tags", "truth", "before", "image",
     "origin_index", "origin_file",
@@ -34,6 +35,8 @@ class Examples:
     """What the first pass over the rows gathers: how many there are of each kind, and the surest of them."""
 
     limit: int
+    against: Mapping[str, Any] | None = None  # of compare.json: how images with all networks against the label rank
+    scores: dict[Place, float] = field(default_factory=dict)  # of those that have one
     about: About = field(default_factory=About)
     counts: Counter[Kind] = field(default_factory=Counter)
     best: dict[Kind, list[tuple[float, Place]]] = field(default_factory=dict)
@@ -49,12 +52,15 @@ class Examples:
                 split = f", {pair['origin_split']} split" if pair["origin_split"] else ""
                 self.sources[f"{pair['origin_data']}{split}"] = None
         own, least = surest(table.column("before"))
+        ranks = least if self.against is None else scores_of(table, self.against)
         suspects, tags = table.column("suspect").to_pylist(), table.column("tags").to_pylist()
         for row, (suspect, given) in enumerate(zip(suspects, tags, strict=True)):
-            for tag in set(given or ()) & set(TAGS):
+            for tag in {TAG if tag == OLD_TAG else tag for tag in given or ()} & set(TAGS):
                 kind = (tag, str(suspect))
                 self.counts[kind] += 1
-                score = least[row] if tag == "label-error" else own[row]
+                score = ranks[row] if tag == TAG else own[row]
+                if tag == TAG and self.against is not None:
+                    self.scores[part, row] = float(score)
                 kept = self.best.setdefault(kind, [])
                 heapq.heappush(kept, (float(score), (-part, -row)))  # of equals, the first
                 if len(kept) > self.limit:
@@ -65,9 +71,9 @@ class Examples:
         return [(-part, -row) for _, (part, row) in heapq.nlargest(count, self.best.get(kind, ()))]
 
 
-def gather(source: OpenRun, limit: int) -> Examples:
-    """Read every row once, without its image."""
-    examples = Examples(limit)
+def gather(source: OpenRun, limit: int, against: Mapping[str, Any] | None = None) -> Examples:
+    """Read every row once, without its image. against: that part of compare.json, where there is one."""
+    examples = Examples(limit, against)
     for part, table in enumerate(source.tables(_FIRST)):
         examples.add(part, table)
     return examples
@@ -94,6 +100,32 @@ def surest(before: pa.ChunkedArray) -> tuple[NDArray[np.float64], NDArray[np.flo
     return own, least
 
 
+def scores_of(table: pa.Table, against: Mapping[str, Any]) -> NDArray[np.float64]:
+    """(rows,) how telling it is that all networks disagree with the label; -inf of a row that is no such image."""
+    found = np.full(len(table), -np.inf)
+    known = {one["network"]: one for one in against["networks"]}
+    classes = len(against["networks"][0]["thresholds"]) if known else 0
+    # A row's networks begin with its suspect: of these rows it is always the same one, and so is their order.
+    rows = [row for row, tags in enumerate(table.column("tags").to_pylist()) if {TAG, OLD_TAG} & set(tags or ())]
+    some = table.select(["before", "networks", "truth"]).take(pa.array(rows, pa.int64()))
+    order = some.column("networks")[0].as_py() if rows else []
+    before = some.column("before").combine_chunks().flatten().flatten().to_numpy(zero_copy_only=False)
+    if (
+        sorted(order or ()) != sorted(known)
+        or before.size != len(rows) * len(known) * classes
+        or some["truth"].null_count
+    ):
+        return found
+    chances = before.reshape(len(rows), len(known), classes).transpose(1, 0, 2).astype(np.float64)
+    truth, said = some.column("truth").to_numpy(), chances[0].argmax(1)
+    usual = np.array([known[name]["thresholds"] for name in order])
+    each = np.arange(len(rows))
+    worth = [known[name]["weight"] for name in order]
+    values = score(chances[:, each, said], chances[:, each, truth], usual[:, said], usual[:, truth], worth)
+    found[rows] = np.where(np.isfinite(values), values, -np.inf)
+    return found
+
+
 @dataclass(frozen=True)
 class Answer:
     network: str
@@ -117,9 +149,10 @@ class Card:
     answers: tuple[Answer, ...]
     unsettled: bool
     image: Picture | None
+    score: str = ""  # where all networks disagree with the label
 
 
-def card(row: dict[str, Any], about: About, order: list[str]) -> Card:
+def card(row: dict[str, Any], about: About, order: list[str], score: float | None = None) -> Card:
     """A finding of a comparison, its networks in this order."""
     before = dict(zip(row["networks"] or (), row["before"] or (), strict=False))
     said = {network: _answer(line) for network, line in before.items()}
@@ -149,6 +182,7 @@ def card(row: dict[str, Any], about: About, order: list[str]) -> Card:
         answers=tuple(answers),
         unsettled=row["outcome"] == "unsettled",
         image=picture(row["image"], SIDE),
+        score="" if score is None or not np.isfinite(score) else words.number(score, 1),
     )
 
 
@@ -161,7 +195,10 @@ def _answer(line: list[float | None] | None) -> tuple[int | None, float | None]:
     return values.index(best), best
 
 
-def cards(source: OpenRun, places: Iterable[Place], about: About, order: list[str]) -> dict[Place, Card]:
+def cards(source: OpenRun, places: Iterable[Place], examples: Examples, order: list[str]) -> dict[Place, Card]:
     """The cards of these rows; a part of the run is read once."""
     wanted = sorted(set(places))
-    return {place: card(row, about, order) for place, row in zip(wanted, rows_at(source, wanted, _CARD), strict=True)}
+    return {
+        place: card(row, examples.about, order, examples.scores.get(place))
+        for place, row in zip(wanted, rows_at(source, wanted, _CARD), strict=True)
+    }

@@ -94,6 +94,7 @@ class Comparison:
     flips: Flips | None
     consensus: Consensus | None
     doubtful: int
+    against: Mapping[str, Any] | None  # how these are ranked, and what is expected of their labels
     dissent: dict[str, int]
     unsettled: int
 
@@ -132,6 +133,7 @@ def _comparison(of: Mapping[str, Any]) -> Comparison:
         if consensus
         else None,
         doubtful=int(of.get("doubtful") or 0),
+        against=of.get("against"),
         dissent=_counts(of.get("dissent") or {}),
         unsettled=int(of.get("unsettled") or 0),
     )

@@ -13,6 +13,7 @@ from foible.report.atlas import Place
 from foible.report.choose import fewer
 from foible.report.page import fitted, skeleton, template
 from foible.report.pages.distort_panels import FIRST, Panel, chosen, panels
+from foible.report.pages.distort_robust import robust_of, ticks
 from foible.report.run import About, OpenRun
 from foible.report.sample import Sample
 
@@ -44,7 +45,14 @@ def render(source: OpenRun, *, title: str | None = None, gallery: int = 1000, **
         sources=[text for text, _ in from_where.most_common(4)],
         asked=asked_words(about.configs or {}),
         histogram=histogram(sizes),
+        robust=robust_of(summary),
         pairs=pairs(shown),
+        transfers=[
+            (row["source"], factor, judge)
+            for row in summary
+            for factor, judges in [(1, row["transfer"]), *((o["factor"], o["transfer"]) for o in row["amplified"])]
+            for judge in judges
+        ],
     )  # fmt: skip
     page = template("distort.html")
     order = fewer_first(shown)
@@ -94,11 +102,8 @@ def histogram(sizes: dict[str, Sample]) -> dict[str, Any] | None:
         f"{'M' if k == 0 else 'L'}{k * step:.1f},{HIGH * (1 - n / high):.1f} H{(k + 1) * step:.1f}"
         for k, n in enumerate(others)
     )
-    unit = 10 ** np.floor(np.log10(top / 4))
-    unit *= next(m for m in (1, 2, 5, 10) if top / (m * unit) <= 6)
-    ticks = [(round(100 * value / top, 2), f"{value:g}") for value in np.arange(0, top, unit).round(6)]
     return {
-        "bars": bars, "line": line, "width": WIDE, "height": HIGH, "bar": round(step - 1, 1), "ticks": ticks,
+        "bars": bars, "line": line, "width": WIDE, "height": HIGH, "bar": round(step - 1, 1), "ticks": ticks(top),
         "median": round(WIDE * float(np.median(ours)) / top, 1), "bins": float(edges[1]),
     }  # fmt: skip
 

@@ -10,6 +10,7 @@ from foible.report.cards import CARD, Mistake, mistake, ordered
 from foible.report.counts import Counts, Suspect, count
 from foible.report.page import fitted, skeleton, template
 from foible.report.run import OpenRun
+from foible.report.why import maps_of
 
 _SESSION = (*CARD, "trace", "film")
 
@@ -18,7 +19,13 @@ def render(source: OpenRun, *, title: str | None = None, gallery: int = 1000, se
     """The HTML of a hunt's report."""
     result = count(source)
     about, axis = result.about, figures.confusion_axis(result)
-    session_rows = choose.rows_at(source, choose.session_places(result, sessions), _SESSION)
+    why = maps_of(source)
+    dropped = source.labels.dropped
+    session_rows = [
+        row
+        for row in choose.rows_at(source, choose.session_places(result, sessions), _SESSION)
+        if row["id"] not in dropped
+    ]
     values = skeleton(
         source, about, result.versions, title,
         again="The same hunt command",
@@ -27,9 +34,10 @@ def render(source: OpenRun, *, title: str | None = None, gallery: int = 1000, se
         headline=headline(result),
         space=words.space_words(about.configs or {}),
         results=figures.results(result),
-        sessions=[(mistake(row, about), figures.session(row)) for row in session_rows],
+        sessions=[(mistake(row, about, why), figures.session(row)) for row in session_rows],
+        explained=bool(why),
         axis=[about.class_name(None if label < 0 else label) for label in axis],
-        confusions=[figures.confusion(s, axis, about) for s in result.suspects.values() if s.found],
+        confusions=figures.confusions(result, axis),
         backwards=any(suspect.backwards for suspect in result.suspects.values()),
         components=figures.components(result),
         standouts=figures.standouts(result),
@@ -37,8 +45,9 @@ def render(source: OpenRun, *, title: str | None = None, gallery: int = 1000, se
     page = template("hunt.html")
     places = list(choose.gallery_places(source, result, gallery))
     rows = choose.rows_at(source, [place for place, _ in places], CARD)
-    cards = [(place, mistake(row, about)) for (place, _), row in zip(places, rows, strict=True)]
-    ranks = [rank for _, rank in places]
+    kept = [(place, rank, row) for (place, rank), row in zip(places, rows, strict=True) if row["id"] not in dropped]
+    cards = [(place, mistake(row, about, why)) for place, _, row in kept]
+    ranks = [rank for _, rank, _ in kept]
 
     def draw(count: int) -> str:
         return page.render(values | _gallery([cards[place] for place in choose.fewer(ranks, count)], result))
@@ -51,7 +60,11 @@ def _gallery(some: list[tuple[Place, Mistake]], result: Counts) -> dict[str, Any
     names = list(result.suspects)
     cards, orders = ordered(some, names)
     mistakes = [mistake for _, mistake in some]
-    suspects = {name: suspect.atlas for name, suspect in result.suspects.items()}
+    suspects = {
+        name: suspect.atlas
+        for name, suspect in result.suspects.items()
+        if result.atlas or suspect.found >= figures.ENOUGH
+    }
     return {
         "cards": cards,
         "orders": orders,
@@ -98,5 +111,6 @@ def headline(result: Counts) -> dict[str, Any]:
         rest = f"{who}: {low}." if low == high else f"{who}: {low} to {high}."
     return {
         "suspect": first.name, "solved": first.solved, "trials": first.trials, "cells": len(first.atlas.cells),
+        "images": first.images, "images_solved": first.images_solved,
         "peers": peers, "rest": rest,
     }  # fmt: skip

@@ -48,7 +48,7 @@ def render(source: OpenRun, *, title: str | None = None, gallery: int = 1000, **
         people=any(config.get("label") == "people" for config in (about.configs or {}).values()),
         first=_first(summary, result),
         axis=[about.class_name(None if label < 0 else label) for label in axis],
-        confusions=[figures.confusion(s, axis, about) for s in result.suspects.values() if s.found],
+        confusions=figures.confusions(result, axis),
     )  # fmt: skip
     page = template("pool.html")
     places = best_places(source, gallery)

@@ -35,7 +35,7 @@ class Ledger:
 
     def offer(
         self,
-        rows: Tensor,
+        rows: Tensor | slice,
         points: Tensor,
         *,
         by: Tensor,
@@ -44,7 +44,7 @@ class Ledger:
         sound: Tensor,
         counts: Tensor | None = None,
     ) -> None:
-        """Points (m, d), one for each of these rows (m,), none of them twice; and of each of them (m,):
+        """Points (m, d), one for each of these rows (m,), none of them twice, or slice(None); and of each of them (m,):
 
         by: the margin. hit: whether it is a success. size: in whatever the method minimises. sound: whether the model's
         answer was finite; else the point is not kept. counts: whether it is an offer at all; without it, all are.
@@ -54,8 +54,7 @@ class Ledger:
         fair = sound if counts is None else counts & sound
         smaller = fair & hit & (size < least)
         closer = fair & ~hit & least.isinf() & (by > nearly)
-        index = (smaller | closer).nonzero()[:, 0]
-        self.best[rows[index]] = points[index]
+        self.best[rows] = torch.where((smaller | closer)[:, None], points, self.best[rows])  # no wait for the device
         self.least[rows] = torch.where(smaller, size, least)
         self.nearly[rows] = torch.where(closer, by, nearly)
 
@@ -85,6 +84,17 @@ class Ledger:
             if limit is not None:
                 left = left.minimum(limit - spent[rows])
         return left
+
+    def part(self, rows: Tensor) -> Ledger:
+        """The book of some rows (m,) alone; `put` brings it back."""
+        made = Ledger(self.best[rows], self.budget)
+        for name in ("least", "nearly", "invalid", "forwards", "backwards"):
+            setattr(made, name, getattr(self, name)[rows])
+        return made
+
+    def put(self, rows: Tensor, part: Ledger) -> None:
+        for name in ("best", "least", "nearly", "invalid", "forwards", "backwards"):
+            getattr(self, name)[rows] = getattr(part, name)
 
     def close(self, shape: tuple[int, ...]) -> Nearest:
         """What became of the rows, as images of this shape (without n)."""

@@ -81,6 +81,34 @@ def project(
     return out, multipliers / scale * asked
 
 
+def project_steadily(
+    x: Tensor,
+    normals: Tensor,
+    offsets: Tensor,
+    low: Bound,
+    high: Bound,
+    *,
+    start: Tensor | None = None,
+    sweeps: int = 8,
+) -> tuple[Tensor, Tensor]:
+    """`project` for a GPU: the same steps for every row, one multiplier after another, and nothing that waits for what
+    was computed. Not as exact: what is left over is less with the multipliers of the last time as a start."""
+    squares = normals.square()
+    size = squares.sum(2)
+    asked = offsets.isfinite() & (size > 1e-12 * size.amax(1, keepdim=True))
+    weight = torch.zeros_like(offsets) if start is None else torch.where(asked, start, 0.0)
+    weights, free = list(weight.unbind(1)), torch.baddbmm(x[:, None], weight[:, None], normals)[:, 0]
+    for _ in range(sweeps):
+        for j, own in enumerate(weights):
+            z = within(free, low, high)
+            lacking = offsets[:, j] - (normals[:, j] * z).sum(1)
+            room = (squares[:, j] * (z == free)).sum(1).clamp_min(1e-20)
+            new = torch.where(asked[:, j], (own + lacking / room).clamp_min(0), 0.0)
+            free = torch.addcmul(free, (new - own)[:, None], normals[:, j])
+            weights[j] = new
+    return within(free, low, high), torch.stack(weights, 1)
+
+
 class _At:
     """The dual at some multipliers."""
 

@@ -11,7 +11,7 @@ from torch import Tensor
 from foible.errors import UserError
 from foible.search.nearest import Model, length, margin
 from foible.search.nearest.ledger import Ledger
-from foible.search.nearest.projection import Bound, project, project_linf
+from foible.search.nearest.projection import Bound, project, project_linf, project_steadily
 
 SLOTS = 9  # most rivals whose slopes are kept
 MEMORY = 4  # steps that a new one must not be worse than
@@ -24,8 +24,6 @@ class Problem:
     model: Model
     shape: tuple[int, ...]  # of an image
     x: Tensor  # (n, d)
-    labels: Tensor  # (n,)
-    any_class: bool  # a success is whatever is not the label; else it is the target
     norm: str
     low: Bound
     high: Bound
@@ -39,7 +37,7 @@ class Problem:
 
     def note(self, rows: Tensor, points: Tensor, logits: Tensor, targets: Tensor) -> Tensor:
         """Offer points (m, d) to the ledger; (m,) bool, which of them are successes."""
-        by = margin(logits, self.labels[rows], None if self.any_class else targets)
+        by = margin(logits, targets, targets)
         sound = logits.isfinite().all(1)
         hit = (by > self.sure * _loudness(logits)) & sound
         self.ledger.offer(rows, points, by=by, hit=hit, size=length(points - self.x[rows], self.norm), sound=sound)
@@ -65,6 +63,7 @@ class State:
     lack: Tensor  # (n, MEMORY) and by how much the worst margin was violated there
     still: Tensor  # small steps in a row
     loud: Tensor  # the largest logit, or 1: what margins are measured by
+    bent: Tensor  # what the planes were wrong by lately, as a share of what they could say
 
     def keep(self, index: Tensor) -> None:
         for field in fields(self):
@@ -109,7 +108,7 @@ def start(problem: Problem, rows: Tensor, targets: Tensor, begin: Tensor, metric
         weight=torch.zeros_like(gaps), curve=one, damp=one.clone(),
         half=(0.5 * length(begin - x, metric).square())[:, None].repeat(1, MEMORY),
         lack=(-gaps).amax(1).clamp_min(0)[:, None].repeat(1, MEMORY), still=torch.zeros_like(rows),
-        loud=_loudness(logits),
+        loud=_loudness(logits), bent=torch.zeros_like(one),
     )  # fmt: skip
 
 
@@ -137,6 +136,7 @@ def step(problem: Problem, s: State, metric: str, refresh: int) -> None:
         squared = moved.square().sum(1)
         bend = ((moved - turned) * moved).sum(1) / squared.clamp_min(1e-20)
         s.curve = torch.where(squared > 1e-10, 0.5 * s.curve + 0.5 * bend.clamp(0.5, 20.0), s.curve)
+    s.bent = _bent(s, moved, gap, slot)
     small = moved.norm(dim=1) <= 2e-4 * (new - s.x).norm(dim=1)
     s.loud = _loudness(logits)
     s.still = torch.where(small & (hit | (s.damp < 1e-3)), s.still + 1, 0)
@@ -159,8 +159,19 @@ def _goal(problem: Problem, s: State, metric: str) -> tuple[Tensor, Tensor]:
         return project_linf(s.x, s.slope, offsets, problem.low, problem.high)
     bend = s.curve[:, None]
     centre = (s.x + (bend - 1) * s.z) / bend
-    goal, weight = project(centre, s.slope, offsets, problem.low, problem.high, start=s.weight / bend)
+    onto = project_steadily if s.x.is_cuda else project
+    goal, weight = onto(centre, s.slope, offsets, problem.low, problem.high, start=s.weight / bend)
     return goal, weight * bend
+
+
+def _bent(s: State, moved: Tensor, gap: Tensor, slot: Tensor) -> Tensor:
+    """(n,): by how much the margins (n, k) differ from what their planes foretold, where they were to be least."""
+    foretold = s.gap + torch.bmm(s.slope, moved[:, :, None])[:, :, 0]
+    foretold = torch.where(slot == s.slot, foretold, torch.inf)
+    least = foretold.argmin(1, keepdim=True)
+    steep = s.slope.norm(dim=2).gather(1, least)[:, 0] * moved.norm(dim=1)
+    wrong = (gap - foretold).gather(1, least)[:, 0].abs() / steep.clamp_min(1e-20)
+    return torch.where(steep > 0, 0.5 * s.bent + 0.5 * wrong, s.bent)
 
 
 def _loudness(logits: Tensor) -> Tensor:
@@ -170,12 +181,11 @@ def _loudness(logits: Tensor) -> Tensor:
 def _stalest(s: State, logits: Tensor, weight: Tensor, refresh: int) -> tuple[Tensor, Tensor]:
     """The rivals (n, k), and which of them (n, refresh) get new slopes: the worst, then those that matter with the
     oldest slopes. A worst rival that has no slot takes the place of an idle one, which holds if this step is taken."""
-    slot = s.slot.clone()
+    slot = s.slot
     worst = logits.scatter(1, s.target[:, None], -torch.inf).argmax(1, keepdim=True)
-    missing = (~(slot == worst).any(1)).nonzero()[:, 0]
-    if len(missing):
-        idle = torch.where(weight > 0, torch.inf, logits.gather(1, slot)).argmin(1)
-        slot[missing, idle[missing]] = worst[missing, 0]
+    missing = ~(slot == worst).any(1, keepdim=True)
+    idle = torch.where(weight > 0, torch.inf, logits.gather(1, slot)).argmin(1, keepdim=True)
+    slot = torch.where(missing & (torch.arange(slot.shape[1], device=slot.device) == idle), worst, slot)
     share = weight / weight.sum(1, keepdim=True).clamp_min(1e-20)
     need = share * (1 + s.age) + 1e-4 * s.age / (1 + s.age)
     need = torch.where(slot == worst, torch.inf, need)

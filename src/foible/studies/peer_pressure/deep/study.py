@@ -15,7 +15,6 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -31,7 +30,7 @@ from foible.processes import one_thread
 from foible.recipes.hunt.recipe import hunt
 from foible.runs.record import settings_hash
 from foible.sensitivity import Sensitivity, sensitivity
-from foible.studies.common import Result, Row, basket_for, share_row
+from foible.studies.common import Result, Row, basket_for, fewer, share_row
 from foible.studies.peer_pressure.deep import figures as deep_figures
 from foible.studies.peer_pressure.severe import SPACE as SEVERE_SPACE
 from foible.studies.peer_pressure.severe import Severe, severe
@@ -92,7 +91,7 @@ def run(
     named = data or ("cifar10" if KNOWN["cifar10"].find() is not None else "digits")
     grey = named in GREY
     few = plan["images"] and named in KNOWN and basket is None
-    data = _fewer(named, plan["images"], out) if few else named
+    data = fewer(named, plan["images"], out, tested=plan["images"] // 4) if few else named
     augment = augment or ("paper?area=50&degrees=10" if grey else f"paper?area={plan['area']:g}&flip=true")
     settings: dict[str, Any] = {
         "data": named, "images": "all" if data == named else plan["images"], "split": "train", "space": SPACE,
@@ -107,7 +106,8 @@ def run(
         if len(group) < 2:
             raise UserError(f"{name} is one network: a hunt needs a suspect and at least one peer")
         options = {
-            "space": SPACE, "patience": plan["patience"], "trials": plan["trials"], "seed": seed, "shrink": True,
+            "space": SPACE, "peer_confidence": 0.0, "patience": plan["patience"], "trials": plan["trials"],
+            "seed": seed, "shrink": True,
             "realism": "none", "unit": plan["trials"] if group.device.type == "cuda" else None,
         }  # fmt: skip
         key = settings_hash({**options, "networks": group.fingerprints, "data": data})[:8]
@@ -143,26 +143,6 @@ def _groups(
                 seeds=list(range(plan["seeds"] * seed, plan["seeds"] * (seed + 1))),
             )  # fmt: skip
         yield name, group
-
-
-def _fewer(data: str, count: int, out: Path) -> str:
-    """Few images of a data set as a file of their own in `out`: all from its test split, which is the quicker to read.
-
-    A quarter as many again are for testing.
-    """
-    file = out / f"{data}-{count}.npz"
-    if not file.exists():
-        whole = load(data, "test", quiet=True)
-        if len(whole) < count + count // 4:
-            return data
-        place = {"x_train": slice(count), "x_test": slice(count, count + count // 4)}
-        arrays: dict[str, Any] = {name: whole.images[rows].numpy() for name, rows in place.items()}
-        arrays |= {name.replace("x", "y"): whole.labels[rows].numpy() for name, rows in place.items()}
-        file.parent.mkdir(parents=True, exist_ok=True)
-        with (file.parent / f".{file.name}").open("wb") as handle:
-            np.savez(handle, classes=np.array(whole.classes), **arrays)
-        (file.parent / f".{file.name}").replace(file)
-    return f"npz:{file}"
 
 
 def _originals(findings: Findings, data: str, count: int) -> tuple[Tensor, Tensor]:

@@ -1,0 +1,49 @@
+"""What people said of a run's findings: kept beside its shards, where `foible import` put it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from os import PathLike
+from pathlib import Path
+
+from foible.errors import UserError
+from foible.findings.table import Findings
+from foible.records import TEXT, check, read_json
+
+LABELS = "labels.json"
+_FORM = {"labels": {str: TEXT}, "holds": [TEXT], "fails": [TEXT], "dropped": [TEXT]}
+
+
+@dataclass(frozen=True)
+class Labels:
+    """labels: finding to class name, by people. holds, fails: which of them are findings that people agree with, and
+    which are not. dropped: those that are passed over."""
+
+    labels: dict[str, str] = field(default_factory=dict)
+    holds: frozenset[str] = frozenset()
+    fails: frozenset[str] = frozenset()
+    dropped: frozenset[str] = frozenset()
+
+    @property
+    def told(self) -> dict[str, int]:
+        """How many there are of each, for a summary."""
+        return {"labelled": len(self.labels), "hold": len(self.holds), "fail": len(self.fails),
+                "dropped": len(self.dropped)}  # fmt: skip
+
+    @property
+    def words(self) -> str:
+        """The same in a sentence; "" where nobody has labelled anything."""
+        if not self.labels:
+            return ""
+        gone = f"; {len(self.dropped):,} dropped" if self.dropped else ""
+        judged = f"{len(self.holds):,} findings hold, {len(self.fails):,} do not{gone}"
+        return f"{len(self.labels):,} images of this run were labelled by people: {judged}."
+
+
+def labels_of(run: str | PathLike[str] | Findings) -> Labels:
+    """The labels that were imported into a run; none where there are none, or where the file is not ours."""
+    try:
+        kept = check(read_json(Path(run) / LABELS, ""), _FORM, LABELS)  # type: ignore[arg-type]
+    except (OSError, TypeError, UserError):  # findings in memory, a Parquet file, a run without labels
+        return Labels()
+    return Labels(dict(kept["labels"]), *(frozenset(kept[name]) for name in ("holds", "fails", "dropped")))

@@ -1,0 +1,126 @@
+"""Verdicts of people come back to a run: labels from Label Studio or a CSV file, kept beside its shards.
+
+No shard is rewritten. A finding that people call what its suspect should have called it holds; one that they call
+anything else does not, and may be dropped: galleries, exports and suites then pass it over.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from foible.disk import ordinary, write_atomically
+from foible.errors import UserError
+from foible.findings import Findings, read_shard, shard_files
+from foible.findings.labels import LABELS, Labels, labels_of
+from foible.recipes.export.label_studio import choice_of
+from foible.records import parse_json
+from foible.text import did_you_mean
+
+_COLUMNS = ("id", "outcome", "truth", "consensus")
+
+
+def import_labels(file: str | Path, run: str | Path, *, drop: bool = False) -> Labels:
+    """Join what people said to a run; labels that are there already stay, unless the file has others for them.
+
+    file: a JSON export of Label Studio (also JSON-MIN), or a CSV file with the columns id (or finding) and label. Of
+    several people's answers to one image the one that most of them gave counts; where two are equally frequent, none.
+    drop: pass the findings over that do not hold.
+    """
+    if not Path(run).is_dir():
+        raise UserError(f"{str(run)!r} is no run folder: labels are kept beside the shards of a run")
+    given = _majority(_read(Path(file)))
+    tables = [read_shard(shard, _COLUMNS) for shard in shard_files(run)]
+    classes = Findings(tables[0]).classes
+    known = {name: name for name in classes} | {choice_of(name): name for name in classes}
+    rows = {row["id"]: row for table in tables for row in table.to_pylist()}
+    for id, label in given.items():
+        if id not in rows:
+            raise UserError(f"{str(file)!r} labels {id!r}, which is no finding of {str(run)!r}: is it of another run?")
+        if label not in known:
+            raise UserError(
+                f"{str(file)!r} calls {id!r} {label!r}{did_you_mean(label, known)}; the run knows {len(classes)} "
+                f"classes, {', '.join(classes[:8])}{', …' if len(classes) > 8 else ''}"
+            )
+    before = labels_of(run)
+    labels = before.labels | {id: known[label] for id, label in given.items()}
+    holds, fails = set[str](), set[str]()
+    for id, label in labels.items():
+        row = rows.get(id)
+        if row is not None and row["outcome"] == "found":
+            right = row["truth"] if row["truth"] is not None else row["consensus"]
+            (holds if right is not None and classes[right] == label else fails).add(id)
+    made = Labels(labels, frozenset(holds), frozenset(fails), frozenset(fails) if drop else before.dropped & fails)
+    content = {"labels": made.labels, **{name: sorted(getattr(made, name)) for name in ("holds", "fails", "dropped")}}
+    write_atomically(Path(run) / LABELS, json.dumps(content, indent=1, ensure_ascii=False).encode())
+    return made
+
+
+def _read(file: Path) -> list[tuple[str, str]]:
+    """(finding, label) of every answer in a file."""
+    try:
+        data = ordinary(file).read_bytes()
+    except OSError as error:
+        raise UserError(f"{str(file)!r} cannot be read ({error}): give the file that the labels are in") from error
+    if file.suffix.lower() == ".csv":
+        return _of_csv(data, str(file))
+    if file.suffix.lower() == ".json":
+        return [pair for task in _tasks(data, str(file)) for pair in _of_task(task)]
+    raise UserError(f"{str(file)!r} is neither .json nor .csv: export JSON from Label Studio, or write id,label as CSV")
+
+
+def _of_csv(data: bytes, where: str) -> list[tuple[str, str]]:
+    try:
+        lines = list(csv.DictReader(io.StringIO(data.decode("utf-8-sig"), newline="")))
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise UserError(f"{where!r} is no CSV file in UTF-8 ({error}): expected the columns id and label") from error
+    names = lines[0].keys() if lines else {"id", "label"}
+    key = "finding" if "finding" in names else "id"  # Label Studio numbers its tasks in a column `id`
+    if key not in names or "label" not in names:
+        raise UserError(f"{where!r} has the columns {', '.join(map(str, names))}: expected id (or finding) and label")
+    return [(line[key], line["label"]) for line in lines if line[key] and line["label"]]
+
+
+def _tasks(data: bytes, where: str) -> list[dict[str, Any]]:
+    tasks = parse_json(data, where)
+    if not isinstance(tasks, list) or not all(isinstance(task, dict) for task in tasks):
+        raise UserError(f"{where!r} is no export of Label Studio: expected a list of tasks, as its format JSON has it")
+    return tasks
+
+
+def _of_task(task: dict[str, Any]) -> list[tuple[str, str]]:
+    """The answers to one task. What is not as Label Studio writes it is no answer."""
+    inner = task.get("data")
+    id = (inner if isinstance(inner, dict) else task).get("finding")
+    if not isinstance(id, str):
+        return []
+    if "annotations" not in task:  # JSON-MIN
+        return [(id, task["label"])] if isinstance(task.get("label"), str) else []
+    answers = []
+    for annotation in task["annotations"] if isinstance(task["annotations"], list) else ():
+        if not isinstance(annotation, dict) or annotation.get("was_cancelled"):
+            continue
+        for result in annotation.get("result") or ():
+            choices = result["value"].get("choices") if isinstance(result, dict) and _has_value(result) else None
+            if isinstance(choices, list) and len(choices) == 1 and isinstance(choices[0], str):
+                answers.append((id, choices[0]))
+    return answers
+
+
+def _has_value(result: dict[str, Any]) -> bool:
+    return isinstance(result.get("value"), dict)
+
+
+def _majority(answers: list[tuple[str, str]]) -> dict[str, str]:
+    """What most people said of each finding; nothing where two answers are equally frequent."""
+    if not answers:
+        raise UserError("there is no label in this file: expected answers that name a finding, and a class for each")
+    votes: dict[str, Counter[str]] = {}
+    for id, label in answers:
+        votes.setdefault(id, Counter())[label] += 1
+    ranked = {id: counter.most_common(2) for id, counter in votes.items()}
+    return {id: two[0][0] for id, two in ranked.items() if len(two) == 1 or two[0][1] > two[1][1]}
