@@ -36,7 +36,7 @@ from foible.search.nearest.tangents import SLOTS
 from foible.search.nearest.tour import MISLEADING, Tour
 
 EFFORT = 150  # gradients for an image, unless the caller says otherwise
-WALK = 20  # steps of a walk from one place
+WALK, SHORT = 20, 10  # steps of a walk from one place; of one to a target, whose rivals change on the way
 LOOKS, RIVALS = 9, 3  # rivals whose tangents at the image are compared; and to how many of them walks go
 AROUND = 4.0  # how far from the image further walks begin, in units of the distance found
 AGAIN = 60  # gradients, beyond the usual effort, for which a target is gone to once more
@@ -112,9 +112,9 @@ def _search(aim: Aim, effort: int) -> None:
 def _from_here(aim: Aim, effort: int) -> None:
     """The same for images that have somewhere to go."""
     ledger, left, again = aim.ledger, effort, False
-    if aim.targets is not None and (aim.norm == "l2" or effort >= EFFORT):
+    if aim.targets is not None and effort >= EFFORT:
         rough = _to_targets(aim, aim.targets, effort)
-        left, again = effort - Tour.costs, aim.norm == "linf"  # corners of that ball are far from one another
+        left, again = effort - Tour.costs, True  # from the image once more: where planes mislead, they lead astray
         loose = rough
     else:
         rough, left = _planes(aim, effort)
@@ -125,10 +125,14 @@ def _from_here(aim: Aim, effort: int) -> None:
                 _around(part, number + 1000)
         put_back()
     part, put_back = _some(aim, (rough | ~ledger.found) & ~ledger.invalid)
-    if len(part.x):
-        steps = _affords(part, WALK) if again else 0
-        walk(part, part.x, steps)
-        shrink(part, _affords(part, left - steps))
+    if len(part.x) and again:
+        new = replace(part, ledger=part.ledger.anew(part.x))
+        steps = _affords(new, SHORT)
+        walk(new, new.x, steps)
+        shrink(new, _affords(new, left - steps))
+        part.ledger.join(new.ledger)
+    elif len(part.x):
+        shrink(part, _affords(part, left))
     put_back()
     part, put_back = _some(aim, ~ledger.found & ~ledger.invalid)
     if len(part.x):
@@ -192,12 +196,12 @@ def _rows(bound: Bound, rows: Tensor) -> Bound:
 def _planes(aim: Aim, effort: int) -> tuple[Tensor, int]:
     """Walks: from the image, to the rivals that look nearest, from around the image. Whether (n,) the planes mislead,
     and the effort that is left."""
-    steps = _affords(aim, min(WALK, effort))
+    steps = _affords(aim, min(WALK if aim.targets is None else SHORT, effort))
     rough = walk(aim, aim.x, steps) > ROUGH
     if aim.norm == "linf":
         rough = torch.ones_like(rough)  # also where planes are true, a corner is soon as near as another
     left = effort - steps
-    rounds, rivals = left // (2 * WALK), None
+    rounds, rivals = left // ((2 if aim.targets is None else 10) * WALK), None
     if rounds and aim.targets is None and _affords(aim, LOOKS + WALK) == LOOKS + WALK:
         rivals = _likely(aim)
         left -= rivals.shape[1]
