@@ -57,6 +57,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A hunt that found something."""
     folder = tmp_path_factory.mktemp("hunt")
     options = ["--suspect", "A", "--trials", "16", "--unit", "16", "--patience", "60", "--workers", "1", "--no-shrink"]
+    options += ["--peer-confidence", "0"]
     assert cli.run([*linear_task(folder).hunt(*options), "--out", str(folder / "run")]) == 0
     return folder / "run"
 

@@ -29,7 +29,7 @@ def test_rows_of_a_basket(mlps: Path, tmp_path: Path, capsys: pytest.CaptureFixt
 
 def test_one_network_by_its_spec(mlps: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     command = ["inspect", "units", "--network", str(mlps / "mlp-30"), "--judge", str(mlps / "mlp-20")]
-    assert cli.run([*command, "--out", str(tmp_path)]) == 0
+    assert cli.run([*command, "--data", "digits", "--out", str(tmp_path)]) == 0
     said = capsys.readouterr().out
     assert "mlp-30, input of output" in said
     assert "purity, natural − random" in said
@@ -51,7 +51,7 @@ def test_layers_are_listed(mlps: Path, capsys: pytest.CaptureFixture[str]) -> No
         (["--basket", "B"], "which network is to be inspected"),
         (["--basket", "B", "--network", "mlp-30", "--layer", "hiden1"], "did you mean 'hidden1'"),
         (["--basket", "B", "--network", "mlp-30", "--judge", "mlp-30"], "is the network that is inspected"),
-        (["--network", "B/mlp-30", "--judge", "B"], "is 3 networks: name one"),
+        (["--network", "B/mlp-30", "--judge", "B", "--data", "digits"], "is 3 networks: name one"),
     ],
 )
 def test_wrong_input(

@@ -23,7 +23,7 @@ PANELS = {
     "Find": {"hunt", "compare", "rank", "demo", "distort", "run"},
     "Guard": {"suite", "gate"},
     "Look": {"show", "report", "inspect", "data", "doctor"},
-    "Label": {"export"},
+    "Label": {"export", "import"},
     "Mend": {"train"},
     "Reproduce": {"study", "replay", "cite"},
 }

@@ -30,7 +30,7 @@ def _full_after(writes: int) -> Callable[[int], None]:
     return fsync
 
 
-@pytest.mark.parametrize("writes", [0, 1, 2, 6, 7])  # settings, then a timing and a shard for each unit
+@pytest.mark.parametrize("writes", [0, 1, 2, 6, 7, 8])  # settings; a timing and a shard for each unit; why; the report
 def test_the_nth_write_fails(
     task: Task, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], writes: int
 ) -> None:
@@ -43,7 +43,7 @@ def test_the_nth_write_fails(
         assert cli.run([*hunt, "--out", str(run)]) == 2
     said = capsys.readouterr()
     unit = (writes - 1) // 2
-    expected = {0: "config.json", 1: "timings", 7: "report.html"}.get(writes, f"unit-{unit:06d}.parquet")
+    expected = {0: "config.json", 1: "timings", 7: "why.json", 8: "report.html"}.get(writes, f"unit-{unit:06d}.parquet")
     assert f"cannot write {run}" in said.err
     assert expected in said.err
     assert "No space left on device" in said.err

@@ -349,9 +349,7 @@ def test_what_cannot_be_done_is_said(data: Dataset) -> None:
         wrong.weight.zero_()
         wrong.bias.copy_(torch.tensor([1.0, 0, 0]))
     stubborn = basket_of(nn.Sequential(nn.Flatten(), wrong))
-    with pytest.raises(
-        UserError, match=r"no slope on any of 16 images: the layer '1' \(Linear\) passes no gradient on"
-    ):
+    with pytest.raises(UserError, match="no distortion of 3 images changes what 'net' says"):
         spectrum(stubborn, data=data, images=3, quiet=True)
     with torch.no_grad():
         wrong.weight[0, 0] = 1e-3

@@ -61,7 +61,7 @@ def test_table_of_results_agrees_with_the_rows(page: Page, findings: Findings) -
 def test_headline_names_the_weakest_suspect(page: Page) -> None:
     (headline,) = page.texts("h1")
     assert headline == (
-        "mlp-10 can be made wrong on 41 of 60 images by small affine changes, while all four peers stay right."
+        "mlp-10 can be made wrong on 41 of 60 images by affine changes, while all four peers stay right."
     )
     assert "The other four suspects: 18.3 % to 23.3 %." in page.texts("p")
 

@@ -133,7 +133,7 @@ def test_a_study_goes_on_where_it_was_stopped(
         searched.append(len(images))
         return closest(model, images, labels, **options)
 
-    monkeypatch.setattr("foible.recipes.distort.recipe.make_method", lambda *_: counting)
+    monkeypatch.setattr("foible.recipes.distort.recipe.make_methods", lambda *_: (counting,))
     again = every_target(basket, "softmax1", asked, runs)
     assert searched == []
     assert torch.equal(again.images, found["softmax1"].images)
@@ -335,7 +335,7 @@ def test_other_networks_name_what_differs(tmp_path: Path, monkeypatch: pytest.Mo
         none = torch.zeros(len(labels), dtype=torch.int64)
         return Nearest(images * 0.9, none == 0, none > 0, none, none)
 
-    monkeypatch.setattr("foible.recipes.distort.recipe.make_method", lambda *_: dimmed)
+    monkeypatch.setattr("foible.recipes.distort.recipe.make_methods", lambda *_: (dimmed,))
     data = load("digits", "train")
     basket = others.networks("digits", tmp_path, seed=0, device="cpu", quiet=True, epochs=1)
     assert basket.names == tuple(others.NETWORKS)
