@@ -18,7 +18,7 @@ pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="Windows has no 
 
 UNITS = 48  # more than ten attempts can finish: a unit takes at least 0.06 s, so at most 6 in each
 OPTIONS = {"suspect": "mlp-10", "trials": 16 * UNITS, "unit": 16, "patience": 40, "peer_confidence": 0.6}
-KILLS = 10
+KILLS = 6
 
 
 def _finished(run: Path) -> int:
@@ -41,7 +41,7 @@ def _kill_at_random(process: subprocess.Popen[str], run: Path, rng: random.Rando
 
 
 @pytest.mark.timeout(600)
-def test_ten_kills_at_random_moments_change_nothing(mlps: Path, tmp_path: Path) -> None:
+def test_kills_at_random_moments_change_nothing(mlps: Path, tmp_path: Path) -> None:
     whole, run = tmp_path / "whole", tmp_path / "run"
     (tmp_path / "slow.py").write_text(SLOW_SPACE.replace("0.05", "0.03"))
     space = f"{tmp_path / 'slow.py'}:Slow"
