@@ -3,8 +3,9 @@
 import torch
 from torch import nn
 
+from foible.search.nearest.first_order import Aim
 from foible.search.nearest.ledger import Ledger
-from foible.search.nearest.tangents import Problem, start, step
+from foible.search.nearest.tangents import start, step
 
 
 def test_margins_belong_to_their_rivals_also_after_a_step_that_is_taken_back():
@@ -16,12 +17,12 @@ def test_margins_belong_to_their_rivals_also_after_a_step_that_is_taken_back():
     images = torch.rand(60, 16, generator=torch.Generator().manual_seed(1))
     labels = network(images).argmax(1)
     targets = (labels + 1) % 30
-    problem = Problem(network, (16,), images, norm="l2", low=0.0, high=1.0, sure=0.0, ledger=Ledger(images))
-    state = start(problem, torch.arange(60), targets, images, "l2")
+    aim = Aim(network, (16,), images, labels, targets, "l2", 0.0, 1.0, 0.0, Ledger(images))
+    state = start(aim, torch.arange(60), targets, images, "l2")
     changed, rejected = 0, 0
     for _ in range(25):
         slots, places = state.slot.clone(), state.z.clone()
-        step(problem, state, "l2", 2)
+        step(aim, state, "l2", 2)
         logits = network(state.z)
         told = logits.gather(1, targets[:, None]) - logits.gather(1, state.slot)
         assert torch.allclose(state.gap, told, atol=1e-4)

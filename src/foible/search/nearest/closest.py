@@ -33,12 +33,13 @@ from foible.search.nearest.ledger import Ledger
 from foible.search.nearest.plane import ROUGH, over_label, walk
 from foible.search.nearest.projection import Bound, within
 from foible.search.nearest.tangents import SLOTS
-from foible.search.nearest.tour import MISLEADING, Tour
+from foible.search.nearest.tour import COSTS, EARLY, MISLEADING, STEPS, Tour
 
 EFFORT = 150  # gradients for an image, unless the caller says otherwise
 WALK, SHORT = 20, 10  # steps of a walk from one place; of one to a target, whose rivals change on the way
 LOOKS, RIVALS = 9, 3  # rivals whose tangents at the image are compared; and to how many of them walks go
 AROUND = 4.0  # how far from the image further walks begin, in units of the distance found
+FURTHER = 1000  # the first number of walks from around the image where planes are true: other directions
 AGAIN = 60  # gradients, beyond the usual effort, for which a target is gone to once more
 RESCUE = 40  # steps, where nothing was found, to find anything; and as many to come nearer
 HALVINGS = 10  # of the last hundredth of the way
@@ -114,7 +115,7 @@ def _from_here(aim: Aim, effort: int) -> None:
     ledger, left, again = aim.ledger, effort, False
     if aim.targets is not None and effort >= EFFORT:
         rough = _to_targets(aim, aim.targets, effort)
-        left, again = effort - Tour.costs, True  # from the image once more: where planes mislead, they lead astray
+        left, again = effort - COSTS, True  # from the image once more: where planes mislead, they lead astray
         loose = rough
     else:
         rough, left = _planes(aim, effort)
@@ -122,7 +123,7 @@ def _from_here(aim: Aim, effort: int) -> None:
         part, put_back = _some(aim, ~rough & ledger.found)  # planes are true: what is left goes into more of them
         if len(part.x):
             for number in range(left // WALK):
-                _around(part, number + 1000)
+                _around(part, FURTHER + number)
         put_back()
     part, put_back = _some(aim, (rough | ~ledger.found) & ~ledger.invalid)
     if len(part.x) and again:
@@ -134,11 +135,12 @@ def _from_here(aim: Aim, effort: int) -> None:
     elif len(part.x):
         shrink(part, _affords(part, left))
     put_back()
+    loose = loose | ~ledger.found
     part, put_back = _some(aim, ~ledger.found & ~ledger.invalid)
     if len(part.x):
         _rescue(part)
     put_back()
-    part, put_back = _some(aim, (loose | ~ledger.found) & ledger.found)
+    part, put_back = _some(aim, loose & ledger.found)
     if len(part.x):
         _tighten(part)
     put_back()
@@ -147,12 +149,11 @@ def _from_here(aim: Aim, effort: int) -> None:
 def _to_targets(aim: Aim, targets: Tensor, effort: int) -> Tensor:
     """Whether (n,) the planes of the margins mislead; where they do not, the targets are reached by them."""
     rows = torch.arange(len(aim.x), device=aim.x.device)
-    again, steps = max(0, (effort - EFFORT) // AGAIN), max(Tour.early, min(Tour.most, (effort - SLOTS) // 2))
+    again, steps = max(0, (effort - EFFORT) // AGAIN), max(EARLY, min(STEPS, (effort - SLOTS) // 2))
     if aim.norm == "l2":
         return Tour(aim, again, steps).go(rows, targets) > MISLEADING
-    rough = (
-        Tour(aim, 0, Tour.early, "l2").go(rows, targets) > MISLEADING
-    )  # exact in the maximum norm is slow: see first
+    # Exact steps in the maximum norm are slow: first see whether they are worth it.
+    rough = Tour(aim, 0, EARLY, "l2").go(rows, targets) > MISLEADING
     rows = (~rough).nonzero()[:, 0]
     if len(rows):
         Tour(aim, again, steps).go(rows, targets[rows])

@@ -1,4 +1,5 @@
-"""What `fmn` and `apgd` share: one gradient a step for all rows at once, and nothing that waits for the device."""
+"""What the methods that follow slopes share: what is asked of n images, one gradient for all of them at once, and
+nothing that waits for the device."""
 
 from __future__ import annotations
 
@@ -47,19 +48,28 @@ class Aim:
         self.ledger.backwards.add_(1 if live is None else live)
         sound = slope.isfinite().all(1)
         self.ledger.invalid |= ~sound if live is None else live & ~sound
-        return value.detach(), torch.where(sound[:, None], slope, 0.0), self._note(points, logits.detach(), live)
+        self.ledger.forwards.add_(1 if live is None else live)
+        return value.detach(), torch.where(sound[:, None], slope, 0.0), self.note(ALL, points, logits.detach(), live)
 
     @torch.no_grad()
     def look(self, points: Tensor, live: Tensor | None = None) -> Tensor:
         """(n,) bool: which points (n, d) are successes; rows that are `live`, by default all, pay a forward."""
-        return self._note(points, self.model(points.view(-1, *self.shape)), live)
-
-    def _note(self, points: Tensor, logits: Tensor, live: Tensor | None) -> Tensor:
         self.ledger.forwards.add_(1 if live is None else live)
-        by, sound = margin(logits, self.labels, self.targets), logits.isfinite().all(1)
-        hit = (by > self.sure * logits.abs().amax(1).clamp_min(1)) & sound
-        size = length(points - self.x, self.norm)
-        self.ledger.offer(ALL, points, by=by, hit=hit, size=size, sound=sound, counts=live)
+        return self.note(ALL, points, self.model(points.view(-1, *self.shape)), live)
+
+    def logits(self, points: Tensor, rows: Tensor) -> Tensor:
+        """Of points (m, d), which are tried for these rows (m,); each pays a forward."""
+        self.ledger.spend(rows)
+        return self.model(points.view(-1, *self.shape))
+
+    def note(self, rows: Tensor | slice, points: Tensor, logits: Tensor, live: Tensor | None = None) -> Tensor:
+        """Offer points (m, d), of which the model says logits (m, classes), to the ledger, for rows that are `live`
+        (m,), by default all; (m,) bool, which are successes."""
+        targets = None if self.targets is None else self.targets[rows]
+        by, sound = margin(logits, self.labels[rows], targets), logits.isfinite().all(1)
+        hit = (by > self.sure * loudness(logits)) & sound
+        size = length(points - self.x[rows], self.norm)
+        self.ledger.offer(rows, points, by=by, hit=hit, size=size, sound=sound, counts=live)
         return hit
 
     @property
@@ -78,6 +88,11 @@ class Aim:
             return difference.clamp(-eps[:, None], eps[:, None])
         share: Tensor = (eps / difference.norm(dim=1).clamp_min(1e-30)).clamp_max(1.0)
         return difference * share[:, None]
+
+
+def loudness(logits: Tensor) -> Tensor:
+    """(n,): the largest logit, or 1: what margins are measured by."""
+    return logits.abs().amax(1).clamp_min(1)
 
 
 def aim(

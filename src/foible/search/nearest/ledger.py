@@ -108,6 +108,7 @@ class Ledger:
         """What the other book has, where it is nearer; and its costs, which went on from here."""
         every = slice(None)
         self.offer(every, other.best, by=other.nearly, hit=other.found, size=other.least, sound=~other.invalid)
+        self.invalid |= other.invalid
         self.forwards, self.backwards = other.forwards, other.backwards
 
     def close(self, shape: tuple[int, ...]) -> Nearest:

@@ -9,39 +9,12 @@ import torch
 from torch import Tensor
 
 from foible.errors import UserError
-from foible.search.nearest import Model, length, margin
-from foible.search.nearest.ledger import Ledger
-from foible.search.nearest.projection import Bound, project, project_linf, project_steadily
+from foible.search.nearest import length
+from foible.search.nearest.first_order import Aim, loudness
+from foible.search.nearest.projection import project, project_linf, project_steadily
 
 SLOTS = 9  # most rivals whose slopes are kept
 MEMORY = 4  # steps that a new one must not be worse than
-
-
-@dataclass(frozen=True)
-class Problem:
-    """n images as rows, what is asked of them, and the ledger of what was found."""
-
-    model: Model
-    shape: tuple[int, ...]  # of an image
-    x: Tensor  # (n, d)
-    norm: str
-    low: Bound
-    high: Bound
-    sure: float
-    ledger: Ledger
-
-    def logits(self, points: Tensor, rows: Tensor) -> Tensor:
-        """Of points (m, d), which are tried for these rows; one forward is charged."""
-        self.ledger.spend(rows)
-        return self.model(points.view(-1, *self.shape))
-
-    def note(self, rows: Tensor, points: Tensor, logits: Tensor, targets: Tensor) -> Tensor:
-        """Offer points (m, d) to the ledger; (m,) bool, which of them are successes."""
-        by = margin(logits, targets, targets)
-        sound = logits.isfinite().all(1)
-        hit = (by > self.sure * _loudness(logits)) & sound
-        self.ledger.offer(rows, points, by=by, hit=hit, size=length(points - self.x[rows], self.norm), sound=sound)
-        return hit
 
 
 @dataclass
@@ -62,7 +35,7 @@ class State:
     half: Tensor  # (n, MEMORY) half the squared distance at the last points
     lack: Tensor  # (n, MEMORY) and by how much the worst margin was violated there
     still: Tensor  # small steps in a row
-    loud: Tensor  # the largest logit, or 1: what margins are measured by
+    loud: Tensor  # see `loudness`
     bent: Tensor  # what the planes were wrong by lately, as a share of what they could say
 
     def keep(self, index: Tensor) -> None:
@@ -71,26 +44,26 @@ class State:
 
 
 def slopes_at(
-    problem: Problem, rows: Tensor, points: Tensor, aims: Tensor, choose: Callable[[Tensor], Tensor]
+    aim: Aim, rows: Tensor, points: Tensor, aims: Tensor, choose: Callable[[Tensor], Tensor]
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Margins of the aims over some classes (n, k), which `choose` names when the logits are known; their slopes
     (n, k, d); and the logits (n, classes)."""
     with torch.enable_grad():
         at = points.detach().requires_grad_()
-        logits = problem.logits(at, rows)
+        logits = aim.logits(at, rows)
         if not logits.requires_grad:
             raise UserError("the model gives no gradient: minimal distortions need a differentiable network")
         classes = choose(logits.detach())
         gaps = logits.gather(1, aims[:, None]) - logits.gather(1, classes)
         last = classes.shape[1] - 1
         slopes = [torch.autograd.grad(gaps[:, k].sum(), at, retain_graph=k < last)[0] for k in range(last + 1)]
-    problem.ledger.backwards[rows] += last + 1
+    aim.ledger.backwards[rows] += last + 1
     stacked = torch.stack(slopes, 1)
-    problem.ledger.invalid[rows] |= ~stacked.flatten(1).isfinite().all(1)
+    aim.ledger.invalid[rows] |= ~stacked.flatten(1).isfinite().all(1)
     return gaps.detach(), stacked, logits.detach()
 
 
-def start(problem: Problem, rows: Tensor, targets: Tensor, begin: Tensor, metric: str) -> State:
+def start(aim: Aim, rows: Tensor, targets: Tensor, begin: Tensor, metric: str) -> State:
     """All slopes at the points `begin` (n, d)."""
     picked = targets.new_empty(0)
 
@@ -100,21 +73,21 @@ def start(problem: Problem, rows: Tensor, targets: Tensor, begin: Tensor, metric
         picked = others.topk(min(SLOTS, logits.shape[1] - 1), 1).indices
         return picked
 
-    x = problem.x[rows]
-    gaps, slopes, logits = slopes_at(problem, rows, begin, targets, strongest)
+    x = aim.x[rows]
+    gaps, slopes, logits = slopes_at(aim, rows, begin, targets, strongest)
     one = torch.ones_like(x[:, 0])
     return State(
         row=rows, x=x, z=begin.clone(), target=targets, slot=picked, gap=gaps, slope=slopes, age=torch.zeros_like(gaps),
         weight=torch.zeros_like(gaps), curve=one, damp=one.clone(),
         half=(0.5 * length(begin - x, metric).square())[:, None].repeat(1, MEMORY),
         lack=(-gaps).amax(1).clamp_min(0)[:, None].repeat(1, MEMORY), still=torch.zeros_like(rows),
-        loud=_loudness(logits), bent=torch.zeros_like(one),
+        loud=loudness(logits), bent=torch.zeros_like(one),
     )  # fmt: skip
 
 
-def step(problem: Problem, s: State, metric: str, refresh: int) -> None:
+def step(aim: Aim, s: State, metric: str, refresh: int) -> None:
     """One step of every row of `s`, which is brought up to date."""
-    goal, weight = _goal(problem, s, metric)
+    goal, weight = _goal(aim, s, metric)
     new = s.z + s.damp[:, None] * (goal - s.z)
     slot = places = s.slot
 
@@ -123,8 +96,8 @@ def step(problem: Problem, s: State, metric: str, refresh: int) -> None:
         slot, places = _stalest(s, logits, weight, refresh)
         return slot.gather(1, places)
 
-    _, slopes, logits = slopes_at(problem, s.row, new, s.target, choose)
-    hit = problem.note(s.row, new, logits, s.target)
+    _, slopes, logits = slopes_at(aim, s.row, new, s.target, choose)
+    hit = aim.note(s.row, new, logits)
     gap = logits.gather(1, s.target[:, None]) - logits.gather(1, slot)
     half, lack = 0.5 * length(new - s.x, metric).square(), (-gap).amax(1).clamp_min(0)
     price = 1.5 * weight.sum(1, keepdim=True)
@@ -138,7 +111,7 @@ def step(problem: Problem, s: State, metric: str, refresh: int) -> None:
         s.curve = torch.where(squared > 1e-10, 0.5 * s.curve + 0.5 * bend.clamp(0.5, 20.0), s.curve)
     s.bent = _bent(s, moved, gap, slot)
     small = moved.norm(dim=1) <= 2e-4 * (new - s.x).norm(dim=1)
-    s.loud = _loudness(logits)
+    s.loud = loudness(logits)
     s.still = torch.where(small & (hit | (s.damp < 1e-3)), s.still + 1, 0)
     t = taken[:, None]
     s.z, s.gap, s.slot = torch.where(t, new, s.z), torch.where(t, gap, s.gap), torch.where(t, slot, s.slot)
@@ -150,17 +123,17 @@ def step(problem: Problem, s: State, metric: str, refresh: int) -> None:
     s.lack = torch.where(t, torch.cat([s.lack[:, 1:], lack[:, None]], 1), s.lack)
 
 
-def _goal(problem: Problem, s: State, metric: str) -> tuple[Tensor, Tensor]:
+def _goal(aim: Aim, s: State, metric: str) -> tuple[Tensor, Tensor]:
     """Where a whole step leads (n, d), a little beyond the tangents, and the multipliers (n, k)."""
     beyond = (1e-6 + 2e-5 * length(s.z - s.x, metric))[:, None] * s.slope.norm(dim=2)
-    beyond = torch.maximum(beyond, 2 * problem.sure * s.loud[:, None])
+    beyond = torch.maximum(beyond, 2 * aim.sure * s.loud[:, None])
     offsets = beyond - s.gap + torch.bmm(s.slope, s.z[:, :, None])[:, :, 0]
     if metric == "linf":
-        return project_linf(s.x, s.slope, offsets, problem.low, problem.high)
+        return project_linf(s.x, s.slope, offsets, aim.low, aim.high)
     bend = s.curve[:, None]
     centre = (s.x + (bend - 1) * s.z) / bend
     onto = project_steadily if s.x.is_cuda else project
-    goal, weight = onto(centre, s.slope, offsets, problem.low, problem.high, start=s.weight / bend)
+    goal, weight = onto(centre, s.slope, offsets, aim.low, aim.high, start=s.weight / bend)
     return goal, weight * bend
 
 
@@ -172,10 +145,6 @@ def _bent(s: State, moved: Tensor, gap: Tensor, slot: Tensor) -> Tensor:
     steep = s.slope.norm(dim=2).gather(1, least)[:, 0] * moved.norm(dim=1)
     wrong = (gap - foretold).gather(1, least)[:, 0].abs() / steep.clamp_min(1e-20)
     return torch.where(steep > 0, 0.5 * s.bent + 0.5 * wrong, s.bent)
-
-
-def _loudness(logits: Tensor) -> Tensor:
-    return logits.abs().amax(1).clamp_min(1)
 
 
 def _stalest(s: State, logits: Tensor, weight: Tensor, refresh: int) -> tuple[Tensor, Tensor]:
