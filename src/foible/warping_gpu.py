@@ -81,7 +81,7 @@ def wake() -> None:
         randomness_gpu.works()
 
     if torch.cuda.is_available():
-        Thread(target=touch, daemon=True).start()
+        Thread(target=touch).start()  # no daemon: to end the program while it compiles aborts it
 
 
 def _launch(images: Tensor, matrix: Tensor) -> Tensor:

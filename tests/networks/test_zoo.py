@@ -28,6 +28,16 @@ def test_every_family_gives_logits_and_gradients(spec: str, shape: tuple[int, in
             assert weight.grad.abs().sum() > 0 or name == "class_token", name
 
 
+@pytest.mark.parametrize("spec", EXAMPLES)
+def test_a_network_that_takes_its_weights_from_a_file_draws_none(spec: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def drawn(*_: object, **__: object) -> None:
+        raise AssertionError("drawing on the meta device loads torch's compiler, which takes seconds")
+
+    monkeypatch.setattr(torch.Tensor, "normal_", drawn)
+    with torch.device("meta"):
+        zoo.build(spec, (1, 28, 28), 10)
+
+
 def test_every_family_has_a_recipe() -> None:
     assert list(RECIPES) == list(zoo.FAMILIES)
 

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
 
 import pytest
 import torch
 from one_line import Line, line_basket, line_trials
-from torch import Tensor, nn
+from torch import nn
 
 from foible.basket import Basket, Budget
 from foible.objectives import Dissent, Distances
 from foible.search import hill_climb
-from foible.search.climb.dense import Dense, is_cheap, together
+from foible.search.climb.dense import is_cheap, together
 from foible.search.task import FOUND
 from foible.spaces import Affine
 from foible.testing import CLASSES, SHAPE, check_search, linear_basket, linear_trials
@@ -40,27 +39,6 @@ def test_the_same_moves_as_the_lazy_way(space: Affine, confidence: float) -> Non
     assert torch.equal(lazy.accepted.draws, dense.accepted.draws)
     assert torch.allclose(lazy.accepted.trace, dense.accepted.trace, atol=1e-5)
     assert 0 < int((lazy.outcome == FOUND).sum()) < 60
-
-
-def test_the_last_lanes_look_ahead_and_nothing_changes(monkeypatch: pytest.MonkeyPatch) -> None:
-    heights: list[int] = []
-    real = Dense.look_ahead
-
-    def watched(self: Dense, lanes: Any, drawn: Tensor, left: Tensor) -> Any:
-        heights.append(len(drawn))
-        return real(self, lanes, drawn, left)
-
-    monkeypatch.setattr(Dense, "look_ahead", watched)
-    basket = linear_basket(4)
-    trials = linear_trials(basket, 40)
-    wide = everybody(SPACE, Dissent(0.45), basket, trials, suspect="A", width=4000)
-    assert max(heights) > 16
-    monkeypatch.undo()
-    narrow = everybody(SPACE, Dissent(0.45), basket, trials, suspect="A", width=1)
-    assert torch.equal(wide.outcome, narrow.outcome)
-    assert torch.equal(wide.candidates, narrow.candidates)
-    assert torch.equal(wide.forwards, narrow.forwards)
-    assert torch.equal(wide.accepted.draws, narrow.accepted.draws)
 
 
 def test_a_find_that_rounding_undoes_goes_on_at_its_next_step() -> None:

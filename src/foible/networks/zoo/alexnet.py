@@ -75,7 +75,7 @@ def alexnet(shape: tuple[int, int, int], classes: int, width: int = 96, groups: 
         before = units
     layers["output"] = nn.Linear(before, classes)
     for name, layer in layers.items():
-        if isinstance(layer, nn.Conv2d | nn.Linear):
+        if isinstance(layer, nn.Conv2d | nn.Linear) and not layer.weight.is_meta:
             nn.init.kaiming_normal_(layer.weight, nonlinearity="linear" if name == "output" else "relu")
             assert layer.bias is not None
             nn.init.zeros_(layer.bias)

@@ -45,7 +45,7 @@ class ResNet(nn.Module):
         self.blocks = nn.Sequential(*blocks)
         self.output = nn.Linear(before, classes)
         for module in self.modules():
-            if isinstance(module, nn.Conv2d):
+            if isinstance(module, nn.Conv2d) and not module.weight.is_meta:  # there, `normal_` loads a compiler first
                 nn.init.kaiming_normal_(module.weight)
 
     def forward(self, images: Tensor) -> Tensor:

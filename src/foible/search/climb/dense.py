@@ -5,9 +5,7 @@ are. Where a network is a few matrix products, that look costs more than asking 
 network judges every candidate, all decisions are masks, and the device is looked at once a round. The moves taken are
 the same; the inferences spent are networks × candidates, and are counted so.
 
-When no trial is waiting and the batch empties, the rows that are left look ahead: all of a lane's next candidates,
-which start from the same point until one is accepted, are judged at once. Those behind an accepted one are thrown away,
-and like the idle rows of a round they are not counted.
+When no trial is waiting and the batch empties, the rows that are left look ahead (ahead.py).
 """
 
 from __future__ import annotations
@@ -21,10 +19,9 @@ from torch.nn.functional import linear
 
 from foible.basket import Basket, Budget
 from foible.search.asking import Asker, trace_of
+from foible.search.climb.ahead import MOST, Answers, look_ahead
 from foible.search.climb.lanes import ROUND, Lanes
 from foible.search.task import INVALID, Found, some_rows
-
-AHEAD = 512  # most candidates of one lane that are judged at once, where there is room
 
 
 class State(NamedTuple):
@@ -95,10 +92,11 @@ def climb(lanes: Lanes, seed: int, patience: int, budget: Budget) -> Found:
     """Hill climbing, a round at a time: the same moves as `hill_climb` takes."""
     dense, each = Dense(lanes.space, lanes.asker, patience), len(lanes.asker.everyone)
     while len(lanes):
-        ahead = min(AHEAD, lanes.width // len(lanes))
-        drawn = lanes.draws(seed, ROUND if ahead < 2 else ahead)
-        left = _left(budget, lanes.forwards, each)
-        brought = (dense.round if ahead < 2 else dense.look_ahead)(lanes, drawn, left)
+        if (ahead := min(MOST, lanes.width // len(lanes))) > 1:
+            look_ahead(lanes, lanes.draws(seed, ahead), dense.answers, patience, budget)
+            lanes.refill()
+            continue
+        brought = dense.round(lanes, lanes.draws(seed, ROUND), _left(budget, lanes.forwards, each))
         lanes.events.append(brought.events)
         lanes.candidates = lanes.candidates + brought.tried
         lanes.forwards = lanes.forwards + brought.tried * each
@@ -159,6 +157,13 @@ class Dense:
         judged = self.judge(images) if self.judge else asker.basket.judge(images, asker.everyone, asker.precision)
         return judged.float()
 
+    def answers(self, images: Tensor, aim: Tensor, best: Tensor) -> Answers:
+        """What looking ahead needs to know."""
+        logits = self._judge(images)
+        score = self.asker.score(logits, aim)
+        better = (score > best) & self.objective.allows(logits[1:], aim)
+        return Answers(score, better, torch.full_like(aim, len(logits)), lambda places: logits[:, places])
+
     def _moved(self, lanes: Lanes, drawn: Tensor) -> tuple[int, ...]:
         """Which fields of a point moves change."""
         if self.moved is None:
@@ -190,33 +195,3 @@ class Dense:
         lanes.points = type(lanes.points)(*fields)
         lanes.best, lanes.stale, lanes.alive = state.best, state.stale, state.alive
         return Round(events, state.tried, state.waiting.nonzero()[:, 0], broken)
-
-    def look_ahead(self, lanes: Lanes, drawn: Tensor, left: Tensor) -> Round:
-        """The same for drawn (steps, rows, draws) judged at once, of which each row takes all up to its first gain."""
-        steps, count = drawn.shape[:2]
-        moved, copies = self._moved(lanes, drawn), torch.arange(count, device=drawn.device).repeat(steps)
-        start = some_rows(lanes.points, copies)
-        candidate, aim = self.space.move(start, drawn.flatten(0, 1)), lanes.aim[copies]
-        logits = self._judge(self.space.render(candidate))
-        score = self.asker.score(logits, aim)
-        better = ((score > lanes.best[copies]) & self.objective.allows(logits[1:], aim)).view(steps, count)
-        most = torch.minimum(self.patience - lanes.stale, left).clamp_max(steps)
-        over = better | score.isnan().view(steps, count)
-        over &= (torch.arange(steps, device=drawn.device)[:, None] < most) & lanes.alive
-        first, ends = over.int().argmax(0), over.any(0)
-        tried = torch.where(ends, first + 1, most) * lanes.alive
-        rows = (ends & better.gather(0, first[None])[0]).nonzero()[:, 0]
-        places = first[rows] * count + rows
-        fields = [
-            old.index_copy(0, rows, new.index_select(0, places)) if place in moved else old
-            for place, (old, new) in enumerate(zip(lanes.points, candidate, strict=True))
-        ]
-        lanes.points = type(lanes.points)(*fields)
-        lanes.best = lanes.best.index_copy(0, rows, score[places])
-        lanes.stale = (lanes.stale + tried).index_fill(0, rows, 0)
-        broken = ends.index_fill(0, rows, False)
-        lanes.alive = lanes.alive & ~broken & (lanes.stale < self.patience) & (tried < left)
-        said = logits[:, places]
-        trace = trace_of(said, lanes.aim[rows])
-        events = (lanes.trial[rows], lanes.candidates[rows] + first[rows], drawn[first[rows], rows], trace)
-        return Round(events, tried, rows[self.objective.found(said, lanes.aim[rows])], broken)

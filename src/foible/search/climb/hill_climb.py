@@ -4,7 +4,7 @@ For each lane: try a small random move of the current point X; if the suspect A 
 A(X′)_C < A(X)_C, and every peer still says C, then X ← X′. Stop when A no longer says C, or after `patience`
 candidates in a row that brought nothing. The peers are asked only about candidates that lowered A(X′)_C: the paper
 asks them first, which accepts the same candidates and costs several times as much. Small networks on a GPU are all
-asked about everything, without a look in between (see dense.py).
+asked about everything, without a look in between (dense.py), and the last lanes of deep ones look ahead (ahead.py).
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from foible.errors import UserError
 from foible.objectives import Objective
 from foible.search.asking import Asker, trace_of
 from foible.search.climb import dense
+from foible.search.climb.ahead import lazily, look_ahead, steps_ahead
 from foible.search.climb.lanes import ROUND, Lanes
 from foible.search.task import Found, Trials
 
@@ -57,6 +58,10 @@ def hill_climb(
     if ask == "all" or asker.all or (ask == "auto" and dense.is_worth_it(asker)):
         return dense.climb(lanes, seed, patience, budget)
     while len(lanes):
+        if (ahead := steps_ahead(lanes)) > 1:
+            look_ahead(lanes, lanes.draws(seed, ahead), lazily(asker), patience, budget)
+            lanes.refill()
+            continue
         for drawn in lanes.draws(seed, ROUND):
             candidate = space.move(lanes.points, drawn)  # X′, a small random move of X
             images = space.render(candidate)
@@ -72,7 +77,7 @@ def hill_climb(
                     hit = rows[objective.found(said, aim)]  # A(X′) ≠ C
                     if len(hit):
                         lanes.finish(hit, images.index_select(0, hit))
-            lanes.give_up(score, patience, budget)
+            lanes.give_up(score.isnan(), patience, budget)
             if not lanes.alive.any():
                 break
         lanes.refill()

@@ -88,12 +88,16 @@ class Lanes:
         """The rows in which a candidate with this score is better than where the lane is."""
         return ((score > self.best) & self.alive).nonzero()[:, 0]
 
-    def accept(self, rows: Tensor, candidate: Any, score: Tensor, drawn: Tensor, trace: Tensor) -> None:
-        """Go on from the candidate in these rows. trace: (rows, networks)."""
-        _put(self.points, rows, candidate, rows)
-        self.best[rows] = score[rows]
+    def accept(
+        self, rows: Tensor, candidate: Any, score: Tensor, drawn: Tensor, trace: Tensor, places: Tensor | None = None
+    ) -> None:
+        """Go on from the candidate in these rows, the last one tried; `places`: where candidate, score and draws of
+        each row stand, if not in the row itself. trace: (rows, networks)."""
+        places = rows if places is None else places
+        _put(self.points, rows, candidate, places)
+        self.best[rows] = score[places]
         self.stale[rows] = 0
-        self.events.append((self.trial[rows], self.candidates[rows] - 1, drawn.index_select(0, rows), trace))
+        self.events.append((self.trial[rows], self.candidates[rows] - 1, drawn.index_select(0, places), trace))
 
     def finish(self, rows: Tensor, images: Tensor) -> None:
         """End those of these rows, at these images, that are found on what a PNG will hold too."""
@@ -105,9 +109,8 @@ class Lanes:
         self.outcome[rows] = outcome
         self.alive[rows] = False
 
-    def give_up(self, score: Tensor, patience: int, budget: Budget) -> None:
+    def give_up(self, broken: Tensor, patience: int, budget: Budget) -> None:
         """Where the suspect answers NaN, where nothing was gained for too long, and where the budget is spent."""
-        broken = score.isnan()
         if broken.any():
             self._end(broken & self.alive, INVALID)
         self.alive &= self.stale < patience
