@@ -6,7 +6,7 @@ from torch import nn
 
 from foible import warping, warping_gpu
 from foible.basket import Basket
-from foible.basket.graphs import DEEP, OFTEN, Graphs
+from foible.basket.graphs import DEEP, OFTEN, ROWS, VALUES, Graphs, _rounded
 
 needs_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs CUDA")
 
@@ -24,13 +24,20 @@ def test_a_cpu_is_asked_in_the_ordinary_way():
     assert not graphs.asked
 
 
+def test_few_sizes_and_never_much_more_than_was_asked():
+    sizes = [_rounded(rows) for rows in range(1, 2000)]
+    assert all(rows <= size <= max(16, 1.25 * rows + 8) for rows, size in enumerate(sizes, 1))
+    assert len(set(sizes)) < 40
+    assert _rounded(ROWS) == ROWS
+
+
 def test_a_cpu_warps_in_the_ordinary_way():
     images, matrix = torch.rand(2000, 1, 28, 28), torch.eye(2, 3).expand(2000, 2, 3)
     assert not warping_gpu.fits(images, matrix)
 
 
 @needs_cuda
-@pytest.mark.parametrize("rows", [1, 16, 21, 48, 49])
+@pytest.mark.parametrize("rows", [1, 16, 21, 48, 49, 300, VALUES // 192 + 1])
 def test_recorded_answers_are_the_networks_own(rows):
     basket = Basket({"a": _network()}, classes=list("abcde"), preprocess="inside", device="cuda")
     with torch.no_grad():
@@ -39,7 +46,7 @@ def test_recorded_answers_are_the_networks_own(rows):
             told = basket.judge(images)[0]
             assert torch.allclose(told, basket.network("a")(images), atol=1e-4)
     recorded = basket._graphs.recorded
-    assert bool(recorded) == (rows <= 48)
+    assert bool(recorded) == (rows * 192 <= VALUES)
     assert all(graph is not None for graph in recorded.values())
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-MOST_ROWS = 48  # from about here on a ResNet-50 is busy longer than its launch takes
+ROWS, VALUES = 48, 320 * 3 * 32 * 32  # images, or numbers in them: up to here a launch takes longer than the work
 OFTEN = 6  # how often a size is asked for before it is recorded
 DEEP = 16  # layers from which on it is worth recording, which takes some fifty milliseconds for each size
 
@@ -38,6 +38,12 @@ class _Recorded:
         return self.answers.clone()
 
 
+def _rounded(rows: int) -> int:
+    """The size of the graph that answers so many rows: few sizes, and never much more than was asked."""
+    step = max(8, (1 << rows.bit_length()) >> 3)
+    return max(16, step * ((rows + step - 1) // step))
+
+
 class Graphs:
     """The graphs of a basket's networks, recorded when they are first worth it."""
 
@@ -50,11 +56,16 @@ class Graphs:
     def answer(self, network: nn.Module, images: Tensor) -> Tensor | None:
         """What the network says of images (n, …), or None where it has to be asked in the ordinary way."""
         rows = len(images)
-        if not images.is_cuda or rows > MOST_ROWS or torch.is_grad_enabled() or torch.is_autocast_enabled("cuda"):
+        if (
+            not images.is_cuda
+            or (rows > ROWS and images.numel() > VALUES)
+            or torch.is_grad_enabled()
+            or torch.is_autocast_enabled("cuda")
+        ):
             return None
         if network.training or torch.cuda.is_current_stream_capturing() or not self._is_deep(network):
             return None
-        whole = torch.Size((max(16, 8 * ((rows + 7) // 8)), *images.shape[1:]))
+        whole = torch.Size((_rounded(rows), *images.shape[1:]))
         key = id(network), whole
         self.asked[key] += 1
         if key not in self.recorded and self.asked[key] < OFTEN:

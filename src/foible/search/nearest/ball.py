@@ -1,9 +1,9 @@
 """Steps up the slope of the margin within a ball around the image that shrinks while the point is a success.
 
 This is what a deep network wants once something was found: its margins have kinks everywhere, planes mislead, and steps
-that begin as long as the distance and end at a hundredth of it pass over the kinks. It begins where the planes came to,
-and measures everything by the distance that was found, so there is nothing to choose. Compare `fmn`, which begins at
-the image.
+that begin as long as the distance and end at a hundredth of it pass over the kinks. It begins where the planes came to.
+Steps are measured by the distance that was found, or by how far the boundary looks from the image itself where that is
+much less: what was found first may be far. So there is nothing to choose. Compare `fmn`, which begins at the image.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from foible.search.nearest.recorded import repeat
 
 LONG = 60  # steps from which on the first may be as long as the distance
 LAST = 0.01  # of the distance: the last step
+FAR = {"l2": 2.0, "linf": 1.0}  # the longest distance that a step is measured by, in tangents at the image
 SHRINKS, SLOWLY = 0.05, 1e-3  # of the ball in a step, at first and at last
 
 
@@ -33,9 +34,15 @@ class Ball:
     part: Tensor  # () how much is done, 0 to 1
 
 
-def shrink(aim: Aim, steps: int) -> None:
-    """Steps from the best points that the ledger has; what they find is in the ledger."""
+def shrink(aim: Aim, steps: int, begin: Tensor | None = None) -> None:
+    """Steps from the best points that the ledger has, or from points (n, d); what they find is in the ledger."""
+    if steps < 2:
+        return
+    by, slope, _ = aim.slope(aim.x)
+    far = FAR[aim.norm] * aim.tangent(by, slope)
+    steps = steps - 1
     first = min(1.0, max(0.5, steps / LONG))
+    spread = math.sqrt(aim.x.shape[1]) if aim.norm == "linf" else 1.0  # pixels go by their slopes, one with another
 
     def step(s: Ball) -> Ball:
         by, slope, hit = aim.slope(s.z)
@@ -48,9 +55,9 @@ def shrink(aim: Aim, steps: int) -> None:
         inner = torch.minimum(s.radius, known) * (1 - rate)
         radius = torch.where(hit, inner, torch.minimum(s.radius * (1 + rate), known))
         radius = torch.where(least.isinf(), known * (1 + rate), radius)
-        ways = slope.sign() if aim.norm == "linf" else slope / slope.norm(dim=1, keepdim=True).clamp_min(1e-20)
-        there = aim.shortened(moved + (stride * known)[:, None] * ways, radius)
+        pace = spread * stride * torch.minimum(known, far) / slope.norm(dim=1).clamp_min(1e-20)
+        there = aim.shortened(moved + pace[:, None] * slope, radius)
         return Ball(within(aim.x + there, aim.low, aim.high), radius, s.part + 1 / steps)
 
-    best = aim.ledger.best.clone()
-    repeat(step, Ball(best, length(best - aim.x, aim.norm), best.new_zeros(())), steps)
+    z = (aim.ledger.best if begin is None else begin).clone()
+    repeat(step, Ball(z, length(z - aim.x, aim.norm), z.new_zeros(())), steps)

@@ -2,11 +2,10 @@
 
 Two kinds of steps, each for what it is good at:
 
-- **planes**: margins are replaced by their tangents at z, and the image is projected onto these and the box; for a
-  linear network one step is the answer. To leave a label is one margin (plane.py: a forward and a backward a step, from
-  the image, then towards the rivals that look nearest, then from points around the image). To reach a target it must
-  be ahead of every rival (tangents.py: their margins are known at every step, their slopes are refreshed two at a
-  time), and a step that makes distance and violation together worse than all of the last few is taken back and halved;
+- **planes** (plane.py): the margin is replaced by its tangent at z, and the image is projected onto that and the box;
+  for a linear network one step is the answer. A step is a forward and a backward, and one that makes distance and
+  violation together worse than all of the last few is taken back and halved. Walks begin at the image, then go towards
+  the rivals that look nearest, then begin at points around the image;
 - **a ball that shrinks** (ball.py), from the best that was found, where the planes turned out to be wrong: margins of
   deep networks have kinks everywhere.
 
@@ -26,22 +25,19 @@ from torch import Tensor
 from foible.basket import Budget
 from foible.errors import UserError
 from foible.randomness import normals
-from foible.search.nearest import Model, Nearest, join, length
+from foible.search.nearest import Model, Nearest, join
 from foible.search.nearest.ball import shrink
 from foible.search.nearest.first_order import Aim, check_counts
 from foible.search.nearest.ledger import Ledger
 from foible.search.nearest.plane import ROUGH, over_label, walk
 from foible.search.nearest.projection import Bound, within
-from foible.search.nearest.tangents import SLOTS
-from foible.search.nearest.tour import COSTS, EARLY, MISLEADING, STEPS, Tour
 
 EFFORT = 150  # gradients for an image, unless the caller says otherwise
 WALK, SHORT = 20, 10  # steps of a walk from one place; of one to a target, whose rivals change on the way
 LOOKS, RIVALS = 9, 3  # rivals whose tangents at the image are compared; and to how many of them walks go
 AROUND = 4.0  # how far from the image further walks begin, in units of the distance found
 FURTHER = 1000  # the first number of walks from around the image where planes are true: other directions
-AGAIN = 60  # gradients, beyond the usual effort, for which a target is gone to once more
-RESCUE = 40  # steps, where nothing was found, to find anything; and as many to come nearer
+RESCUE = 80  # steps from the image once more, where nothing was found
 HALVINGS = 10  # of the last hundredth of the way
 
 
@@ -75,7 +71,7 @@ def closest(
         raise UserError(
             f"pixels from {float(images.min()):.4g} to {float(images.max()):.4g}: expected all within {low} and {high}"
         )
-    width = width or _width(images, targets is not None)
+    width = width or _width(images)
     parts = []
     for rows in torch.arange(len(images), device=images.device).split(width):
         x = images[rows].detach().flatten(1)
@@ -90,9 +86,9 @@ def closest(
     return join(parts)
 
 
-def _width(images: Tensor, targeted: bool) -> int:
-    """Rows in a batch: towards a target, the slopes are SLOTS times an image."""
-    each = 4 * (SLOTS if targeted else 3) * 4 * max(1, images[0].numel()) if len(images) else 1
+def _width(images: Tensor) -> int:
+    """Rows in a batch."""
+    each = 4 * 12 * max(1, images[0].numel()) if len(images) else 1
     if images.is_cuda:
         free, _ = torch.cuda.mem_get_info(images.device)
         return int(max(16, min(16_384, free // 8 // each)))
@@ -112,63 +108,25 @@ def _search(aim: Aim, effort: int) -> None:
 
 def _from_here(aim: Aim, effort: int) -> None:
     """The same for images that have somewhere to go."""
-    ledger, left, again = aim.ledger, effort, False
-    if aim.targets is not None and effort >= EFFORT:
-        rough = _to_targets(aim, aim.targets, effort)
-        left, again = effort - COSTS, True  # from the image once more: where planes mislead, they lead astray
-        loose = rough
-    else:
-        rough, left = _planes(aim, effort)
-        loose = torch.ones_like(rough)
-        part, put_back = _some(aim, ~rough & ledger.found)  # planes are true: what is left goes into more of them
-        if len(part.x):
-            for number in range(left // WALK):
-                _around(part, FURTHER + number)
-        put_back()
+    ledger = aim.ledger
+    rough, left = _planes(aim, effort)
+    part, put_back = _some(aim, ~rough & ledger.found)  # planes are true: what is left goes into more of them
+    if len(part.x):
+        for number in range(left // WALK):
+            _around(part, FURTHER + number)
+    put_back()
     part, put_back = _some(aim, (rough | ~ledger.found) & ~ledger.invalid)
-    if len(part.x) and again:
-        new = replace(part, ledger=part.ledger.anew(part.x))
-        steps = _affords(new, SHORT)
-        walk(new, new.x, steps)
-        shrink(new, _affords(new, left - steps))
-        part.ledger.join(new.ledger)
-    elif len(part.x):
+    if len(part.x):
         shrink(part, _affords(part, left))
     put_back()
-    loose = loose | ~ledger.found
     part, put_back = _some(aim, ~ledger.found & ~ledger.invalid)
     if len(part.x):
-        _rescue(part)
+        shrink(part, _affords(part, RESCUE), part.x)
     put_back()
-    part, put_back = _some(aim, loose & ledger.found)
+    part, put_back = _some(aim, ledger.found)
     if len(part.x):
         _tighten(part)
     put_back()
-
-
-def _to_targets(aim: Aim, targets: Tensor, effort: int) -> Tensor:
-    """Whether (n,) the planes of the margins mislead; where they do not, the targets are reached by them."""
-    rows = torch.arange(len(aim.x), device=aim.x.device)
-    again, steps = max(0, (effort - EFFORT) // AGAIN), max(EARLY, min(STEPS, (effort - SLOTS) // 2))
-    if aim.norm == "l2":
-        return Tour(aim, again, steps).go(rows, targets) > MISLEADING
-    # Exact steps in the maximum norm are slow: first see whether they are worth it.
-    rough = Tour(aim, 0, EARLY, "l2").go(rows, targets) > MISLEADING
-    rows = (~rough).nonzero()[:, 0]
-    if len(rows):
-        Tour(aim, again, steps).go(rows, targets[rows])
-    return rough
-
-
-def _rescue(aim: Aim) -> None:
-    """Up the slope of the margin by strides that grow, from the image, for rows that nothing was found for."""
-    z, stride = aim.x, 0.01 * length(torch.ones_like(aim.x), aim.norm)
-    for _ in range(_affords(aim, RESCUE)):
-        _, slope, hit = aim.slope(z)
-        ways = slope.sign() if aim.norm == "linf" else slope / slope.norm(dim=1, keepdim=True).clamp_min(1e-20)
-        z = torch.where(hit[:, None], z, within(z + stride[:, None] * ways, aim.low, aim.high))
-        stride = 1.1 * stride
-    shrink(aim, _affords(aim, RESCUE))
 
 
 def _affords(aim: Aim, wanted: int) -> int:

@@ -57,17 +57,12 @@ class Aim:
         self.ledger.forwards.add_(1 if live is None else live)
         return self.note(ALL, points, self.model(points.view(-1, *self.shape)), live)
 
-    def logits(self, points: Tensor, rows: Tensor) -> Tensor:
-        """Of points (m, d), which are tried for these rows (m,); each pays a forward."""
-        self.ledger.spend(rows)
-        return self.model(points.view(-1, *self.shape))
-
     def note(self, rows: Tensor | slice, points: Tensor, logits: Tensor, live: Tensor | None = None) -> Tensor:
         """Offer points (m, d), of which the model says logits (m, classes), to the ledger, for rows that are `live`
         (m,), by default all; (m,) bool, which are successes."""
         targets = None if self.targets is None else self.targets[rows]
         by, sound = margin(logits, self.labels[rows], targets), logits.isfinite().all(1)
-        hit = (by > self.sure * loudness(logits)) & sound
+        hit = (by > self.sure * logits.abs().amax(1).clamp_min(1)) & sound
         size = length(points - self.x[rows], self.norm)
         self.ledger.offer(rows, points, by=by, hit=hit, size=size, sound=sound, counts=live)
         return hit
@@ -88,11 +83,6 @@ class Aim:
             return difference.clamp(-eps[:, None], eps[:, None])
         share: Tensor = (eps / difference.norm(dim=1).clamp_min(1e-30)).clamp_max(1.0)
         return difference * share[:, None]
-
-
-def loudness(logits: Tensor) -> Tensor:
-    """(n,): the largest logit, or 1: what margins are measured by."""
-    return logits.abs().amax(1).clamp_min(1)
 
 
 def aim(

@@ -96,21 +96,6 @@ class Ledger:
         for name in ("best", "least", "nearly", "invalid", "forwards", "backwards"):
             getattr(self, name)[rows] = getattr(part, name)
 
-    def anew(self, start: Tensor) -> Ledger:
-        """A book with the same costs in which nothing was found; `join` adds it to this one."""
-        made = Ledger(start, self.budget)
-        made.invalid, made.forwards, made.backwards = (
-            cost.clone() for cost in (self.invalid, self.forwards, self.backwards)
-        )
-        return made
-
-    def join(self, other: Ledger) -> None:
-        """What the other book has, where it is nearer; and its costs, which went on from here."""
-        every = slice(None)
-        self.offer(every, other.best, by=other.nearly, hit=other.found, size=other.least, sound=~other.invalid)
-        self.invalid |= other.invalid
-        self.forwards, self.backwards = other.forwards, other.backwards
-
     def close(self, shape: tuple[int, ...]) -> Nearest:
         """What became of the rows, as images of this shape (without n)."""
         found = self.found
