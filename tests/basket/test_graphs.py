@@ -26,8 +26,8 @@ def test_a_cpu_is_asked_in_the_ordinary_way():
 
 def test_few_sizes_and_never_much_more_than_was_asked():
     sizes = [_rounded(rows) for rows in range(1, 2000)]
-    assert all(rows <= size <= max(16, 1.25 * rows + 8) for rows, size in enumerate(sizes, 1))
-    assert len(set(sizes)) < 40
+    assert all(rows <= size <= max(16, 1.5 * rows) for rows, size in enumerate(sizes, 1))
+    assert len(set(sizes)) < 16
     assert _rounded(ROWS) == ROWS
 
 

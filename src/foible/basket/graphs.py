@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-ROWS, VALUES = 48, 320 * 3 * 32 * 32  # images, or numbers in them: up to here a launch takes longer than the work
+ROWS, VALUES = 48, 384 * 3 * 32 * 32  # images, or numbers in them: up to here a launch takes longer than the work
 OFTEN = 6  # how often a size is asked for before it is recorded
 DEEP = 16  # layers from which on it is worth recording, which takes some fifty milliseconds for each size
 
@@ -24,13 +24,17 @@ class _Recorded:
         self.images = images.clone()
         side = torch.cuda.Stream(images.device)
         side.wait_stream(torch.cuda.current_stream(images.device))
-        with torch.cuda.stream(side):  # libraries choose their kernels before anything is recorded
-            for _ in range(2):
-                network(self.images)
-        torch.cuda.current_stream(images.device).wait_stream(side)
         self.graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(self.graph, pool=pool, capture_error_mode="thread_local"):
-            self.answers: Tensor = network(self.images)
+        with torch.cuda.stream(side):
+            network(self.images)  # libraries choose their kernels before anything is recorded
+            torch.cuda.synchronize(images.device)
+            # Not by `torch.cuda.graph`: it gives all free memory back first, which costs more than recording.
+            self.graph.capture_begin(pool=pool, capture_error_mode="thread_local")
+            try:
+                self.answers: Tensor = network(self.images)
+            finally:
+                self.graph.capture_end()
+        torch.cuda.current_stream(images.device).wait_stream(side)
 
     def __call__(self, images: Tensor) -> Tensor:
         self.images.copy_(images)
@@ -39,9 +43,9 @@ class _Recorded:
 
 
 def _rounded(rows: int) -> int:
-    """The size of the graph that answers so many rows: few sizes, and never much more than was asked."""
-    step = max(8, (1 << rows.bit_length()) >> 3)
-    return max(16, step * ((rows + step - 1) // step))
+    """The size of the graph that answers so many rows: a power of two, or three quarters of one."""
+    power = 1 << (rows - 1).bit_length()
+    return max(16, power if 4 * rows > 3 * power else 3 * power // 4)
 
 
 class Graphs:

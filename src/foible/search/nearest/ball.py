@@ -42,7 +42,6 @@ def shrink(aim: Aim, steps: int, begin: Tensor | None = None) -> None:
     far = FAR[aim.norm] * aim.tangent(by, slope)
     steps = steps - 1
     first = min(1.0, max(0.5, steps / LONG))
-    spread = math.sqrt(aim.x.shape[1]) if aim.norm == "linf" else 1.0  # pixels go by their slopes, one with another
 
     def step(s: Ball) -> Ball:
         by, slope, hit = aim.slope(s.z)
@@ -55,9 +54,18 @@ def shrink(aim: Aim, steps: int, begin: Tensor | None = None) -> None:
         inner = torch.minimum(s.radius, known) * (1 - rate)
         radius = torch.where(hit, inner, torch.minimum(s.radius * (1 + rate), known))
         radius = torch.where(least.isinf(), known * (1 + rate), radius)
-        pace = spread * stride * torch.minimum(known, far) / slope.norm(dim=1).clamp_min(1e-20)
-        there = aim.shortened(moved + pace[:, None] * slope, radius)
+        pace = stride * torch.minimum(known, far)
+        there = aim.shortened(moved + pace[:, None] * _ways(aim, slope), radius)
         return Ball(within(aim.x + there, aim.low, aim.high), radius, s.part + 1 / steps)
 
     z = (aim.ledger.best if begin is None else begin).clone()
     repeat(step, Ball(z, length(z - aim.x, aim.norm), z.new_zeros(())), steps)
+
+
+def _ways(aim: Aim, slope: Tensor) -> Tensor:
+    """Directions (n, d), of length 1 where all pixels go as far. In the maximum norm all do so to leave a label; on the
+    longer way to a target pixels go by their slopes, and what matters little stays where it is."""
+    if aim.norm == "linf" and aim.targets is None:
+        return slope.sign()
+    spread = math.sqrt(slope.shape[1]) if aim.norm == "linf" else 1.0
+    return spread * slope / slope.norm(dim=1, keepdim=True).clamp_min(1e-20)

@@ -160,8 +160,8 @@ def _planes(aim: Aim, effort: int) -> tuple[Tensor, int]:
     if aim.norm == "linf":
         rough = torch.ones_like(rough)  # also where planes are true, a corner is soon as near as another
     left = effort - steps
-    rounds, rivals = left // ((2 if aim.targets is None else 10) * WALK), None
-    if rounds and aim.targets is None and _affords(aim, LOOKS + WALK) == LOOKS + WALK:
+    rounds, rivals = left // (2 * WALK) if aim.targets is None else 0, None
+    if rounds and _affords(aim, LOOKS + WALK) == LOOKS + WALK:
         rivals = _likely(aim)
         left -= rivals.shape[1]
     for number in range(rounds):
