@@ -39,6 +39,7 @@ from foible.recipes.hunt.recipe import hunt
 from foible.recipes.train.train import train
 from foible.runs.folder import RunFolder
 from foible.runs.record import settings_hash
+from foible.runs.spans import Span
 from foible.spaces import Affine
 from foible.spaces.affine import warp
 
@@ -219,8 +220,9 @@ def disk(folder: Path, spec: str, trials: int, scratch: Path) -> list[Row]:
         folder_of = RunFolder(scratch / outcome)
         for inside in ("shards", "timings"):
             folder_of.inside(inside)
-        folder_of.write(0, part, {})
-        size = folder_of.shard(0).stat().st_size / max(1, len(part))
+        span = Span(0, 0, len(part))
+        folder_of.write(span, part, {})
+        size = folder_of.shard(span).stat().st_size / max(1, len(part))
         rows.append(bound(f"disk of a trial {name}, five networks, {spec} ({len(part):,} rows)", size, bar, "bytes"))
     return rows
 
@@ -228,13 +230,14 @@ def disk(folder: Path, spec: str, trials: int, scratch: Path) -> list[Row]:
 def million(small: Path, run: Path, rows: int) -> None:
     """A run of that many rows: those of a small one over and over, each with a lane and a name of its own."""
     config, given = RunFolder(small).config, rows_of(small)
-    settings = config["settings"] | {"trials": rows, "unit": min(UNIT, rows)}
+    settings = config["settings"] | {"trials": rows}
     key, classes = settings_hash(settings), load(settings["data"], quiet=True).classes
-    folder, units = RunFolder(run), range(0, rows, settings["unit"])
+    folder = RunFolder(run)
     with folder.lock():
-        folder.begin(settings, config["where"], len(units), clean=config.get("clean"), notes=[])
-        for unit, first in enumerate(units):
-            lanes = torch.arange(first, min(first + settings["unit"], rows))
+        folder.begin(settings, config["where"], [rows], clean=config.get("clean"), notes=[])
+        for first in range(0, rows, UNIT):
+            span = Span(0, first, min(first + UNIT, rows))
+            lanes = torch.arange(span.first, span.end)
             table = given.take(pa.array((lanes % len(given)).numpy()))
             own = {
                 "id": [f"{SUSPECT}-{lane:06d}" for lane in lanes.tolist()],
@@ -244,7 +247,7 @@ def million(small: Path, run: Path, rows: int) -> None:
             for name, values in own.items():
                 field = table.schema.field(name)
                 table = table.set_column(table.column_names.index(name), field, pa.array(values, field.type))
-            folder.write(unit, with_metadata(table, classes, {key: settings}), {"seconds": 1.0})
+            folder.write(span, with_metadata(table, classes, {key: settings}), {"seconds": 1.0})
 
 
 def show(folder: Path, spec: str, rows: int, scratch: Path) -> list[Row]:

@@ -1,4 +1,4 @@
-"""What processes and threads have in common: how many cores, one thread each, and a safe start."""
+"""What processes and threads have in common: how many cores, which device, one thread each, and a safe start."""
 
 from __future__ import annotations
 
@@ -6,6 +6,12 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING
+
+from foible.errors import UserError
+
+if TYPE_CHECKING:
+    import torch
 
 SAFE = "PYTHONSAFEPATH"
 
@@ -14,6 +20,19 @@ def cores() -> int:
     """Processor cores that this process may use."""
     affinity = getattr(os, "sched_getaffinity", None)
     return len(affinity(0)) if affinity else os.cpu_count() or 1
+
+
+def pick_device(device: str) -> torch.device:
+    """`auto`, `cpu` or `cuda` as a device that is really there."""
+    import torch
+
+    if device == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    if device not in ("cpu", "cuda"):
+        raise UserError(f"device is {device!r}: expected auto, cpu or cuda")
+    if device == "cuda" and not torch.cuda.is_available():
+        raise UserError("device is 'cuda', but torch sees no CUDA device here: use --device cpu (see `foible doctor`)")
+    return torch.device(device)
 
 
 @contextmanager

@@ -31,6 +31,16 @@ def test_few_sizes_and_never_much_more_than_was_asked():
     assert _rounded(ROWS) == ROWS
 
 
+def test_a_gpu_is_shown_few_sizes_of_batches():
+    basket = Basket({"a": _network()}, classes=list("abcde"), preprocess="inside")
+    assert basket._round(301) == 301
+    basket.device = torch.device("cuda")
+    sizes = {rows: basket._round(rows) for rows in range(1, 4097)}
+    assert all(rows <= size <= max(rows + 15, 1.13 * rows) for rows, size in sizes.items())
+    assert len(set(sizes.values())) < 70
+    assert basket._round(100_001) == 100_001
+
+
 def test_a_cpu_warps_in_the_ordinary_way():
     images, matrix = torch.rand(2000, 1, 28, 28), torch.eye(2, 3).expand(2000, 2, 3)
     assert not warping_gpu.fits(images, matrix)

@@ -10,13 +10,15 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from small_tasks import Task, leftovers, program, same_table, shards
+from small_tasks import Task, leftovers, linear_task, program, same_table, shards
 
 from foible import cli
 from foible.findings import read_shard
 from foible.recipes.export import FORMATS
+from foible.runs.folder import RunFolder
+from foible.runs.spans import Span
 
-SIZES = ["--suspect", "A", "--suspect", "B", "--trials", "96", "--unit", "16", "--patience", "30"]
+SIZES = ["--suspect", "A", "--suspect", "B", "--trials", "32", "--unit", "8", "--patience", "20"]
 
 
 def _full_after(writes: int) -> Callable[[int], None]:
@@ -30,20 +32,31 @@ def _full_after(writes: int) -> Callable[[int], None]:
     return fsync
 
 
+@pytest.fixture(scope="module")
+def done(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[str], Path]:
+    """A hunt of three units, and its run."""
+    folder = tmp_path_factory.mktemp("done")
+    sizes = ("--suspect", "A", "--trials", "48", "--unit", "16", "--patience", "20", "--workers", "1")
+    hunt = linear_task(folder).hunt(*sizes)
+    assert cli.run([*hunt, "--out", str(folder / "whole")]) == 0
+    return hunt, folder / "whole"
+
+
 @pytest.mark.parametrize("writes", [0, 1, 2, 6, 7, 8])  # settings; a timing and a shard for each unit; why; the report
 def test_the_nth_write_fails(
-    task: Task, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], writes: int
-) -> None:
-    hunt = task.hunt("--suspect", "A", "--trials", "48", "--unit", "16", "--patience", "20", "--workers", "1")
-    run, whole = tmp_path / "run", tmp_path / "whole"
-    assert cli.run([*hunt, "--out", str(whole)]) == 0
+    done: tuple[list[str], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
+    writes: int,
+) -> None:  # fmt: skip
+    (hunt, whole), run = done, tmp_path / "run"
     capsys.readouterr()
     with monkeypatch.context() as patch:
         patch.setattr(os, "fsync", _full_after(writes))
         assert cli.run([*hunt, "--out", str(run)]) == 2
     said = capsys.readouterr()
     unit = (writes - 1) // 2
-    expected = {0: "config.json", 1: "timings", 7: "why.json", 8: "report.html"}.get(writes, f"unit-{unit:06d}.parquet")
+    expected = {0: "config.json", 1: "timings", 7: "why.json", 8: "report.html"}.get(
+        writes, Span(0, 16 * unit, 16 * unit + 16).name
+    )
     assert f"cannot write {run}" in said.err
     assert expected in said.err
     assert "No space left on device" in said.err
@@ -111,7 +124,7 @@ def test_a_damaged_shard_is_named_and_can_be_done_again(
     hunt = [*task.hunt("--suspect", "A", "--trials", "48", "--unit", "16", "--workers", "1"), "--out", str(run)]
     assert cli.run(hunt) == 0
     before = shards(run)
-    shard = run / "shards" / "unit-000001.parquet"
+    shard = RunFolder(run).shard(Span(0, 16, 32))
     capsys.readouterr()
     commands = [hunt, ["show", str(run)], ["report", str(run)], ["replay", str(run)]]
     commands += [["export", str(run), "--to", to, "--out", str(tmp_path / "out")] for to in FORMATS]

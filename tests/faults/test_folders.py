@@ -17,6 +17,7 @@ from foible.disk import write_atomically
 from foible.errors import UserError
 from foible.recipes.rank.recipe import rank
 from foible.runs.folder import RunFolder
+from foible.runs.spans import Span
 
 posix = pytest.mark.skipif(sys.platform == "win32", reason="Windows asks for rights to make links")
 
@@ -130,6 +131,6 @@ def test_the_folder_is_synced_after_a_rename(tmp_path: Path, monkeypatch: pytest
 def test_a_run_is_locked_while_it_works(tmp_path: Path) -> None:
     folder = RunFolder(tmp_path / "run")
     with folder.lock():
-        folder.begin(SETTINGS, WHERE, 2)
-        folder.write(0, unit_table(), {"seconds": 0.1})
-        assert folder.missing(2) == [1]
+        folder.begin(SETTINGS, WHERE, [2])
+        folder.write(Span(0, 0, 1), unit_table(), {"seconds": 0.1})
+        assert folder.missing() == [Span(0, 1, 2)]

@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
-from small_tasks import SLOW_SPACE, Task, alive, descendants, leftovers, program, same_table, start, wait_for
+from small_tasks import SLOW_SPACE, Task, alive, descendants, leftovers, same_table, start, wait_for
 
 from foible import cli
 
@@ -41,7 +41,7 @@ def _ctrl_c(process: subprocess.Popen[str]) -> str:
     assert process.returncode == 3, said
     wait_for(lambda: not any(map(alive, workers)), SOON, "workers outlived the program")
     assert "Traceback" not in said
-    assert "the same command goes on from there" in said
+    assert "the same command goes on:\n  foible hunt" in said
     return said
 
 
@@ -49,14 +49,19 @@ def _shards(run: Path) -> int:
     return len(list((run / "shards").glob("*.parquet")))
 
 
-def test_ctrl_c_with_workers_and_then_on_to_the_same_table(hunt: list[str], tmp_path: Path) -> None:
+def test_ctrl_c_with_workers_and_then_on_to_the_same_table(
+    hunt: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     with _begin(hunt, 2) as process:
         wait_for(lambda: _shards(tmp_path / "run"))
         said = _ctrl_c(process)
-    assert str(tmp_path / "run") in said
-    assert 0 < _shards(tmp_path / "run") < 16
+    units = _shards(tmp_path / "run")
+    assert 0 < units < 16
+    there = f"{units} unit{'s' * (units > 1)}, {16 * units} of 256 trials, {'are' if units > 1 else 'is'} on disk in"
+    assert f"stopped: {there} {tmp_path / 'run'}" in said
     assert leftovers(tmp_path / "run") == []
-    code, _, err = program(*hunt, "--workers", 2)
+    code = cli.run([*hunt, "--workers", "1"])
+    err = capsys.readouterr().err
     assert (code, "already on disk" in err) == (0, True), err
     assert cli.run([*hunt, "--out", str(tmp_path / "whole"), "--workers", "1"]) == 0
     same_table(tmp_path / "run", tmp_path / "whole")
@@ -66,8 +71,9 @@ def test_ctrl_c_with_workers_and_then_on_to_the_same_table(hunt: list[str], tmp_
 def test_ctrl_c_while_workers_start(hunt: list[str], tmp_path: Path) -> None:
     with _begin(hunt, 2) as process:
         wait_for(lambda: len(descendants(process.pid)) >= 3)  # both workers, and multiprocessing's resource tracker
-        _ctrl_c(process)
+        said = _ctrl_c(process)
     assert _shards(tmp_path / "run") == 0
+    assert "stopped: no unit is finished, so nothing is on disk in" in said
 
 
 def test_ctrl_c_without_workers(hunt: list[str], tmp_path: Path) -> None:

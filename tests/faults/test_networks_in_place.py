@@ -109,7 +109,7 @@ def test_the_others_see_what_they_would_see_without_it(way: str) -> None:
     ("way", "search"), [("op", "hill-climb"), ("op", "gradient"), ("op", "genetic"), ("numpy", "hill-climb")]
 )
 def test_a_hunt_finds_the_same(way: str, search: str, data: Dataset) -> None:
-    options: dict[str, Any] = {"search": search, "trials": 6, "split": "train", "quiet": True}
+    options: dict[str, Any] = {"search": search, "trials": 6, "space": SPACE, "peer_confidence": 0, "quiet": True}
     found, wanted = (foible.hunt(basket_with(writer(each)), data, **options) for each in (way, "copy"))
     same(found, wanted)
     assert "found" in found.column("outcome")
@@ -128,7 +128,7 @@ def test_a_hunt_from_the_command_line_replays_and_says_so(
 ) -> None:
     networks = [f"A={tmp_path / 'mine.py'}:op?preprocess=inside&classes=data", *(str(task.basket / n) for n in "BC")]
     command = ["hunt", *(f"--network={spec}" for spec in networks), "--data", task.data, "--split", "train"]
-    command += ["--space", SPACE, "--trials", "6", "--unit", "16"]
+    command += ["--space", SPACE, "--trials", "6", "--unit", "3", "--patience", "40"]
     assert cli.run([*command, "--workers", "2", "--out", str(tmp_path / "run")]) == 0
     err = capsys.readouterr().err
     assert "A changes the images that it is given" in err
@@ -136,7 +136,7 @@ def test_a_hunt_from_the_command_line_replays_and_says_so(
     assert note in err
     assert cli.run(["replay", str(tmp_path / "run"), "--trust"]) == 0
     networks[0] = networks[0].replace(":op", ":copy")
-    wanted = foible.hunt(networks, task.data, split="train", space=SPACE, trials=6, quiet=True)
+    wanted = foible.hunt(networks, task.data, split="train", space=SPACE, trials=6, patience=40, quiet=True)
     assert Findings.open(tmp_path / "run").column("outcome") == wanted.column("outcome")
 
 
@@ -271,9 +271,9 @@ class Scratch(Buffered):
 
 def test_a_network_that_cannot_be_differentiated_is_told(data: Dataset) -> None:
     with pytest.raises(UserError, match="'A'"):
-        foible.hunt(basket_with(Scratch()), data, search="gradient", trials=4, split="train", quiet=True)
+        foible.hunt(basket_with(Scratch()), data, search="gradient", trials=4, space=SPACE, quiet=True)
     found, wanted = (
-        foible.hunt(basket_with(network), data, search="gradient", trials=4, split="train", quiet=True)
+        foible.hunt(basket_with(network), data, search="gradient", trials=4, space=SPACE, quiet=True)
         for network in (Buffered(), linear_network(0))
     )
     assert found.column("image") == wanted.column("image")

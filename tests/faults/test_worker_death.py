@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from small_tasks import Task, leftovers, program, same_table, shards
+from small_tasks import Task, leftovers, same_table, shards
 
 from foible import cli
 
@@ -22,13 +22,16 @@ class Dying(Affine):
 """
 
 
-def test_a_worker_that_dies_is_exit_4_and_costs_only_its_unit(task: Task, tmp_path: Path) -> None:
+def test_a_worker_that_dies_is_exit_4_and_costs_only_its_unit(
+    task: Task, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (tmp_path / "dying.py").write_text(DYING)
     sizes = ["--suspect", "A", "--trials", "128", "--unit", "16", "--patience", "20"]
     hunt = [*task.hunt(*sizes), "--space", f"{tmp_path / 'dying.py'}:Dying", "--out"]
     run = tmp_path / "run"
     (tmp_path / "die").touch()
-    code, out, err = program(*hunt, run, "--workers", 2)
+    code = cli.run([*hunt, str(run), "--workers", "2"])
+    out, err = capsys.readouterr()
     assert (code, out) == (4, ""), err
     assert "a worker process died (exit code 9)" in err
     assert "fewer --workers" in err

@@ -16,6 +16,9 @@ from small_tasks import SETTINGS, WHERE, unit_table
 from foible.errors import UserError
 from foible.runs.folder import RunFolder
 from foible.runs.record import settings_hash
+from foible.runs.spans import Span
+
+ONE, TWO = Span(0, 0, 4), Span(0, 4, 10)  # of the ten lanes of a run
 
 
 @pytest.fixture
@@ -34,35 +37,40 @@ def test_the_hash_changes_with_any_setting_and_not_with_their_order() -> None:
 
 
 def test_begin_makes_a_run_and_then_goes_on_with_it(folder: RunFolder) -> None:
-    assert folder.begin(SETTINGS, WHERE, 3) is False
-    assert folder.config == {"hash": settings_hash(SETTINGS), "settings": SETTINGS, "where": WHERE, "units": 3}
-    assert folder.missing(3) == [0, 1, 2]
-    folder.write(1, unit_table(), {"seconds": 0.5})
-    assert folder.begin(dict(reversed(SETTINGS.items())), WHERE, 3) is True
-    assert folder.missing(3) == [0, 2]
+    assert folder.known(SETTINGS) == {}
+    folder.begin(SETTINGS, WHERE, [10])
+    key = settings_hash(SETTINGS)
+    known = {"hash": key, "whole": key, "settings": SETTINGS, "where": WHERE, "lanes": [10]}
+    assert folder.config == known
+    assert folder.missing() == [Span(0, 0, 10)]
+    folder.write(Span(0, 3, 6), unit_table(), {"seconds": 0.5})
+    assert folder.known(dict(reversed(SETTINGS.items()))) == SETTINGS
+    assert folder.begin(dict(reversed(SETTINGS.items())), WHERE, [10]) == SETTINGS
+    assert folder.missing() == [Span(0, 0, 3), Span(0, 6, 10)]
 
 
 def test_a_run_that_failed_before_its_first_unit_may_begin_anew(folder: RunFolder) -> None:
-    folder.begin(SETTINGS, WHERE, 3)
+    folder.begin(SETTINGS, WHERE, [10])
     (folder.path / "shards" / ".0.parquet.half").write_text("")
-    assert folder.begin(SETTINGS | {"seed": 5}, WHERE, 2) is False
+    assert folder.known(SETTINGS | {"seed": 5}) == {}
+    folder.begin(SETTINGS | {"seed": 5}, WHERE, [7])
     assert folder.config["settings"]["seed"] == 5
-    assert folder.missing(2) == [0, 1]
+    assert folder.missing() == [Span(0, 0, 7)]
 
 
 def test_other_settings_are_refused_and_named(folder: RunFolder) -> None:
-    folder.begin(SETTINGS, WHERE, 3)
-    folder.write(1, unit_table(), {"seconds": 0.5})
+    folder.begin(SETTINGS, WHERE, [10])
+    folder.write(ONE, unit_table(), {"seconds": 0.5})
     with pytest.raises(UserError, match="seed: 0 there, 5 here; budget: None there, 9 here") as error:
-        folder.begin(SETTINGS | {"seed": 5, "budget": 9}, WHERE, 3)
+        folder.begin(SETTINGS | {"seed": 5, "budget": 9}, WHERE, [10])
     assert "give another --out" in str(error.value)
     assert "trials" not in str(error.value)
     assert folder.config["settings"] == SETTINGS
 
 
 def test_a_basket_that_moved_is_looked_for_at_its_new_place(folder: RunFolder) -> None:
-    folder.begin(SETTINGS, WHERE, 3)
-    folder.begin(SETTINGS, WHERE | {"basket": ["there"]}, 3)
+    folder.begin(SETTINGS, WHERE, [10])
+    folder.begin(SETTINGS, WHERE | {"basket": ["there"]}, [10])
     assert folder.config["where"] == WHERE | {"basket": ["there"]}
     assert folder.config["settings"] == SETTINGS
 
@@ -70,26 +78,26 @@ def test_a_basket_that_moved_is_looked_for_at_its_new_place(folder: RunFolder) -
 def test_a_folder_of_something_else_is_left_alone(folder: RunFolder) -> None:
     (folder.path / "thesis.doc").write_text("mine")
     with pytest.raises(UserError, match="not empty and not a run: give another --out"):
-        folder.begin(SETTINGS, WHERE, 3)
+        folder.begin(SETTINGS, WHERE, [10])
     assert [file.name for file in folder.path.iterdir()] == ["thesis.doc"]
 
 
 def test_what_killed_processes_left_is_cleared_away(folder: RunFolder) -> None:
     (folder.path / ".config.json.4711.tmp").write_bytes(b'{"ha')  # killed while it wrote the settings
     (folder.path / "run.lock").touch()
-    assert folder.begin(SETTINGS, WHERE, 3) is False
-    for name in ("shards/.unit-000001.parquet.4711.tmp", "timings/.unit-000001.json.9.tmp", ".report.html.8.tmp"):
+    folder.begin(SETTINGS, WHERE, [10])
+    for name in (f"shards/.{ONE.name}.parquet.4711.tmp", f"timings/.{ONE.name}.json.9.tmp", ".report.html.8.tmp"):
         (folder.path / name).write_bytes(b"PAR1")
-    folder.begin(SETTINGS, WHERE, 3)
+    folder.begin(SETTINGS, WHERE, [10])
     assert not list(folder.path.rglob("*.tmp"))
-    assert folder.missing(3) == [0, 1, 2]
+    assert folder.missing() == [Span(0, 0, 10)]
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", "[1]", '"x"', "{}", '{"hash": "x"}', '{"settings": 3}', "\x00"])
 def test_a_damaged_config_is_named(folder: RunFolder, content: str) -> None:
     (folder.path / "config.json").write_text(content)
     with pytest.raises(UserError, match=r"config\.json is damaged"):
-        folder.begin(SETTINGS, WHERE, 3)
+        folder.begin(SETTINGS, WHERE, [10])
     with pytest.raises(UserError, match=r"config\.json is damaged"):
         _ = folder.config
 
@@ -117,52 +125,52 @@ def test_the_lock_keeps_others_out_until_it_is_freed(folder: RunFolder) -> None:
 
 
 def test_a_shard_is_what_was_written_with_its_timing_beside_it(folder: RunFolder) -> None:
-    folder.begin(SETTINGS, WHERE, 2)
+    folder.begin(SETTINGS, WHERE, [10])
     table = pa.table({"a": [1.5, None], "b": ["x", "y"]}).replace_schema_metadata({"k": "v"})
-    folder.write(0, table, {"seconds": 1.0})
-    folder.write(1, table, {"seconds": 2.0})
-    assert pq.read_table(folder.shard(0)).equals(table, check_metadata=True)
-    assert folder.shard(0).read_bytes() == folder.shard(1).read_bytes()
+    folder.write(ONE, table, {"seconds": 1.0})
+    folder.write(TWO, table, {"seconds": 2.0})
+    assert pq.read_table(folder.shard(ONE)).equals(table, check_metadata=True)
+    assert folder.shard(ONE).read_bytes() == folder.shard(TWO).read_bytes()
     times = [json.loads(file.read_text()) for file in sorted((folder.path / "timings").iterdir())]
     assert times == [{"seconds": 1.0}, {"seconds": 2.0}]
 
 
 def test_a_full_disk_is_named_and_leaves_nothing_half_done(folder: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder.begin(SETTINGS, WHERE, 2)
-    folder.write(0, unit_table(), {"seconds": 0.1})
-    before = folder.shard(0).read_bytes()
+    folder.begin(SETTINGS, WHERE, [10])
+    folder.write(ONE, unit_table(), {"seconds": 0.1})
+    before = folder.shard(ONE).read_bytes()
 
     def full(_: int) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(os, "fsync", full)
-    for unit in (0, 1):
-        with pytest.raises(UserError, match=rf"cannot write .*unit-00000{unit}.*No space left.*make room"):
-            folder.write(unit, unit_table(), {"seconds": 0.1})
-    assert folder.shard(0).read_bytes() == before
+    for span in (ONE, TWO):
+        with pytest.raises(UserError, match=rf"cannot write .*{span.name}.*No space left.*make room"):
+            folder.write(span, unit_table(), {"seconds": 0.1})
+    assert folder.shard(ONE).read_bytes() == before
     assert not list(folder.path.rglob("*.tmp"))
-    assert folder.missing(2) == [1]
+    assert folder.missing() == [TWO]
 
 
 def test_a_stop_in_the_middle_of_a_write_leaves_no_temporary_file(
     folder: RunFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    folder.begin(SETTINGS, WHERE, 2)
+    folder.begin(SETTINGS, WHERE, [10])
 
     def stopped(_: int) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(os, "fsync", stopped)
     with pytest.raises(KeyboardInterrupt):
-        folder.write(0, unit_table(), {"seconds": 0.1})
+        folder.write(ONE, unit_table(), {"seconds": 0.1})
     assert not list(folder.path.rglob("*.tmp"))
 
 
 def test_a_run_that_vanished_is_a_plain_error(folder: RunFolder) -> None:
-    folder.begin(SETTINGS, WHERE, 2)
+    folder.begin(SETTINGS, WHERE, [10])
     shutil.rmtree(folder.path)
     with pytest.raises(UserError, match="cannot write"):
-        folder.write(0, unit_table(), {"seconds": 0.1})
+        folder.write(ONE, unit_table(), {"seconds": 0.1})
 
 
 def test_floats_are_written_as_they_pack_best(tmp_path: Path) -> None:
@@ -178,9 +186,9 @@ def test_floats_are_written_as_they_pack_best(tmp_path: Path) -> None:
             "change": pa.array([[("x", 1.5)], []], change),
         }
     )
-    folder.write(0, table, {"seconds": 0.0})
-    assert pq.read_table(folder.shard(0)).equals(table)
-    group = pq.ParquetFile(folder.shard(0)).metadata.row_group(0)
+    folder.write(ONE, table, {"seconds": 0.0})
+    assert pq.read_table(folder.shard(ONE)).equals(table)
+    group = pq.ParquetFile(folder.shard(ONE)).metadata.row_group(0)
     encodings = {group.column(k).path_in_schema: set(group.column(k).encodings) for k in range(group.num_columns)}
     for path in ("path.list.element.draws.list.element", "change.key_value.value"):
         assert "BYTE_STREAM_SPLIT" in encodings[path]

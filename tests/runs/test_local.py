@@ -21,30 +21,40 @@ from foible.processes import one_thread
 from foible.recipes.hunt.recipe import hunt
 from foible.runs.folder import RunFolder
 from foible.runs.local import Tick, Work, do_unit, do_units, run_units
+from foible.runs.spans import Plan, Span
 
 
 def _run(path: Path) -> RunFolder:
     folder = RunFolder(path)
     folder.path.mkdir()
-    folder.begin(SETTINGS, WHERE, 9)
+    folder.begin(SETTINGS, WHERE, [27])
     return folder
+
+
+def _plan(first: int = 0, end: int = 27, workers: int = 1) -> Plan:
+    """Units of three lanes."""
+    return Plan([Span(0, first, end)], first=3, least=3, most=3, workers=workers)
+
+
+def _units(plan: Plan) -> list[Span]:
+    return list(iter(plan.next, None))
 
 
 def test_workers_write_the_same_shards_as_this_process(tmp_path: Path) -> None:
     here, there = _run(tmp_path / "here"), _run(tmp_path / "there")
     work = unit_work.numbers(here.path)
     with one_thread():
-        for unit in range(9):
-            do_unit(work, here, unit, lambda _: None)
-    ticks: list[int] = []
+        for span in _units(_plan()):
+            do_unit(work, here, span, lambda _: None)
+    ticks: list[float] = []
     main = sys.modules["__main__"]
     before = {name: getattr(main, name, None) for name in ("__file__", "__spec__")}
-    run_units(unit_work.numbers, there, list(range(9)), workers=2, tick=ticks.append)
+    run_units(unit_work.numbers, there, _plan(workers=2), workers=2, tick=ticks.append)
     assert {name: getattr(main, name, None) for name in before} == before
     assert shards(there.path) == shards(here.path)
     assert len(shards(there.path)) == 9
     assert sum(ticks) == 27
-    assert set(pq.read_table(there.shard(4))["threads"].to_pylist()) == {1}
+    assert set(pq.read_table(there.shard(Span(0, 12, 15)))["threads"].to_pylist()) == {1}
 
 
 def test_what_is_left_of_a_unit_is_done_beside_the_next(tmp_path: Path) -> None:
@@ -53,22 +63,22 @@ def test_what_is_left_of_a_unit_is_done_beside_the_next(tmp_path: Path) -> None:
     work, done = unit_work.numbers(here.path), []
     gone_on = threading.Event()
 
-    def deferred(unit: int, tick: Tick) -> Callable[[], pa.Table]:
-        if unit:
+    def deferred(span: Span, tick: Tick) -> Callable[[], pa.Table]:
+        if span.first:
             gone_on.set()
-        rows = work(unit, tick)
+        rows = work(span, tick)
 
         def rest() -> pa.Table:
             assert gone_on.wait(20)  # the next unit has begun
-            done.append((unit, threading.current_thread() is threading.main_thread()))
+            done.append((span.first, threading.current_thread() is threading.main_thread()))
             return rows
 
         return rest
 
-    do_units(deferred, beside, range(4), lambda _: None)
-    for unit in range(4):
-        do_unit(work, here, unit, lambda _: None)
-    assert done == [(unit, False) for unit in range(4)]
+    do_units(deferred, beside, _plan(end=12), lambda _: None)
+    for span in _units(_plan(end=12)):
+        do_unit(work, here, span, lambda _: None)
+    assert done == [(first, False) for first in (0, 3, 6, 9)]
     assert shards(beside.path) == shards(here.path)
 
 
@@ -79,19 +89,19 @@ def test_a_rest_that_fails_is_heard_and_earlier_units_are_kept(tmp_path: Path) -
     def failing() -> pa.Table:
         raise UserError("the disk is full")
 
-    def deferred(unit: int, tick: Tick) -> Callable[[], pa.Table]:
-        rows = work(unit, tick)
-        return failing if unit == 2 else lambda: rows
+    def deferred(span: Span, tick: Tick) -> Callable[[], pa.Table]:
+        rows = work(span, tick)
+        return failing if span.first == 6 else lambda: rows
 
     with pytest.raises(UserError, match="the disk is full"):
-        do_units(deferred, folder, range(9), lambda _: None)
+        do_units(deferred, folder, _plan(), lambda _: None)
     assert len(shards(folder.path)) == 2
 
 
 @pytest.mark.parametrize(
     ("prepare", "kind", "message"),
     [
-        (unit_work.raises_user_error, UserError, "^unit 7 is not to my liking$"),
+        (unit_work.raises_user_error, UserError, "^lane 21 is not to my liking$"),
         (unit_work.raises_zero_division, FoibleError, "a worker failed:\nTraceback(.|\n)*ZeroDivisionError"),
         (unit_work.leaves_quietly, FoibleError, "a worker process died"),
     ],
@@ -101,9 +111,9 @@ def test_a_worker_that_fails_is_heard(
 ) -> None:
     folder = _run(tmp_path / "run")
     with pytest.raises(kind, match=message) as error:
-        run_units(prepare, folder, [6, 7, 8], workers=1, tick=lambda _: None)
+        run_units(prepare, folder, _plan(18), workers=1, tick=lambda _: None)
     assert type(error.value) is kind
-    assert folder.missing(9) == [0, 1, 2, 3, 4, 5, 7, 8]  # unit 6 is kept
+    assert folder.missing() == [Span(0, 0, 18), Span(0, 21, 27)]  # the first unit is kept
 
 
 def test_one_thread_gives_the_callers_number_back() -> None:

@@ -12,19 +12,24 @@ from small_tasks import unit_table
 
 from foible.errors import UserError
 from foible.runs.local import Tick, Work
+from foible.runs.spans import Span
 
-SEVEN = 7  # the unit that goes wrong
+WRONG = 21  # where the unit begins that goes wrong
 
 
 def numbers(path: Path) -> Work:
-    """Rows that depend on the unit alone, and say how many threads torch has."""
+    """Rows that depend on the lanes alone, and say how many threads torch has."""
     del path
 
-    def work(unit: int, tick: Tick) -> pa.Table:
+    def work(span: Span, tick: Tick) -> pa.Table:
         tick(2)
         tick(1)
-        product = torch.arange(9.0).view(3, 3) @ torch.full((3, 3), unit / 7)
-        rows = {"unit": [unit] * 3, "value": product[0].tolist(), "threads": [torch.get_num_threads()] * 3}
+        product = torch.arange(9.0).view(3, 3) @ torch.full((3, 3), span.first / 7)
+        rows = {
+            "lane": list(range(span.first, span.end)),
+            "value": product[0].tolist(),
+            "threads": [torch.get_num_threads()] * 3,
+        }
         return unit_table(rows)
 
     return work
@@ -34,10 +39,10 @@ def _failing(fail: Callable[[], object]) -> Callable[[Path], Work]:
     def prepare(path: Path) -> Work:
         good = numbers(path)
 
-        def work(unit: int, tick: Tick) -> pa.Table:
-            if unit == SEVEN:
+        def work(span: Span, tick: Tick) -> pa.Table:
+            if span.first == WRONG:
                 fail()
-            return good(unit, tick)
+            return good(span, tick)
 
         return work
 
@@ -45,7 +50,7 @@ def _failing(fail: Callable[[], object]) -> Callable[[Path], Work]:
 
 
 def _user_error() -> None:
-    raise UserError("unit 7 is not to my liking")
+    raise UserError("lane 21 is not to my liking")
 
 
 def leaves_quietly(path: Path) -> Work:

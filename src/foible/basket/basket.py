@@ -28,11 +28,17 @@ from foible.networks.load.specs import Network, fingerprint, open_networks
 from foible.networks.one_logit import two_classes
 from foible.networks.preprocess import Preprocess
 from foible.permission import NOTHING, Permission
+from foible.processes import pick_device
 from foible.specs import split_name
 from foible.text import did_you_mean, shown
 from foible.views import View
 
 Precision = Literal["float32", "bf16"]
+
+# On a CPU, images of so many values are shown to a network a few at a time, always as many: to pad a batch to 16 would
+# make the last trial of a search as dear as sixteen, and a larger batch is no quicker.
+LARGE, FEW = 3 * 96 * 96, 2
+MANY = 4096  # rows from which on a GPU is shown them as they come
 
 
 @dataclass(frozen=True)
@@ -50,17 +56,6 @@ class Budget:
         if self.backwards is not None:
             over |= backwards >= self.backwards
         return over
-
-
-def pick_device(device: str) -> torch.device:
-    """`auto`, `cpu` or `cuda` as a device that is really there."""
-    if device == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    if device not in ("cpu", "cuda"):
-        raise UserError(f"device is {device!r}: expected auto, cpu or cuda")
-    if device == "cuda" and not torch.cuda.is_available():
-        raise UserError("device is 'cuda', but torch sees no CUDA device here: use --device cpu (see `foible doctor`)")
-    return torch.device(device)
 
 
 def _told(spec: str, entry: Entry) -> str:
@@ -246,14 +241,25 @@ class Basket:
             return images.new_empty(0, rows, len(self.classes))
         seen: dict[Preprocess, Tensor] = {}
         answers = []
-        images = padded(images)
+        few = rows > 0 and self.device.type == "cpu" and images[0].numel() >= LARGE
+        images = padded(images, -(-rows // FEW) * FEW if few else max(LEAST_ROWS, self._round(rows)))
         with torch.autocast(self.device.type, torch.bfloat16) if precision == "bf16" else nullcontext():
             for name in chosen:
                 how = self._hows[name]
                 if how not in seen:
                     seen[how] = how(images)
-                answers.append(self.answer(name, seen[how]))
+                parts = seen[how].split(FEW) if few else (seen[how],)
+                said = [self.answer(name, part) for part in parts]
+                answers.append(said[0] if len(said) == 1 else torch.cat(said))
         return torch.stack(answers)[:, :rows].float()
+
+    def _round(self, rows: int) -> int:
+        """How many rows a GPU is shown in place of so many: a library plans anew for every size that it has not met,
+        which takes longer than an eighth more rows, and searches come in all sizes."""
+        if self.device.type != "cuda" or rows > MANY:
+            return rows
+        step = max(LEAST_ROWS, (1 << rows.bit_length()) >> 4)
+        return -(-rows // step) * step
 
     def judge_views(self, images: Mapping[str, Tensor]) -> Tensor:
         """Logits (networks, n, classes), each network shown its own images: name -> (n, channels, height, width) uint8
@@ -343,9 +349,9 @@ def _as_preprocess(given: str | Preprocess, name: str) -> Preprocess:
     raise UserError(f"preprocess of {name!r} is {given!r}: expected 'inside' or Preprocess(mean, std, size)")
 
 
-def padded(images: Tensor) -> Tensor:
-    """At least `LEAST_ROWS` rows, so that the last bits of an answer do not change with the size of the batch."""
+def padded(images: Tensor, least: int = LEAST_ROWS) -> Tensor:
+    """At least so many rows, so that the last bits of an answer do not change with the size of the batch."""
     rows = len(images)
-    if rows >= LEAST_ROWS:
+    if rows >= least:
         return images
-    return torch.cat([images, images[-1:].expand(LEAST_ROWS - rows, *images.shape[1:])])
+    return torch.cat([images, images[-1:].expand(least - rows, *images.shape[1:])])

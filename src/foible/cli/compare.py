@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from foible.cli.flags import Data, Device, Networks, OneBasket, Trust, flags, listed
-from foible.cli.telling import print_table, tell, tell_run
+from foible.cli.telling import print_table, reported, tell, tell_run
 from foible.recipes.config import CompareConfig
 
 if TYPE_CHECKING:
@@ -39,12 +39,11 @@ def compare(
     """
     from foible.recipes.compare import COMPARE
     from foible.recipes.compare.recipe import compare as run_compare
-    from foible.report import write_report
 
     run_compare(
         listed(basket, network), data, out=out, workers=workers, device=device, trust=trust, quiet=json, **settings
     )
-    tell_run(COMPARE, out, json=json, report=write_report(out))
+    tell_run(COMPARE, out, json=json, report=reported(out))
 
 
 def print_comparison(summary: dict[str, Any], **how: Any) -> None:

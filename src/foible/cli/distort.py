@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from foible.cli.flags import Data, Device, Networks, OneBasket, Trust, flags, listed
-from foible.cli.telling import plain, print_table, tell, tell_run
+from foible.cli.telling import plain, print_table, reported, tell, tell_run
+from foible.errors import UserError
 from foible.recipes.config import DistortConfig
 
 if TYPE_CHECKING:
@@ -48,11 +49,12 @@ def distort(
     from foible.recipes.distort.bystander import check_factor
     from foible.recipes.distort.recipe import distort as run_distort
     from foible.recipes.distort.robust import read_eps
-    from foible.report import write_report
     from foible.runs.folder import RunFolder
 
     for factor in amplify:
         check_factor(factor)
+    if amplify and settings["layer"] is not None:
+        raise UserError("--amplify enlarges changes of images, and --layer distorts a layer: leave one of them out")
     for one in eps:
         read_eps(one)  # what is wrong with it should be said before the run
     run_distort(
@@ -67,7 +69,7 @@ def distort(
         may = Permission.typed(listed(basket, network), settings["method"], trust=trust)
         for factor in amplify:
             judge_larger(out, factor, may=may.reading(RunFolder(out).config["where"]["data"]))
-    tell_run(DISTORT, out, json=json, report=write_report(out))
+    tell_run(DISTORT, out, json=json, report=reported(out))
 
 
 def print_distortions(rows: list[dict[str, Any]], **how: Any) -> None:

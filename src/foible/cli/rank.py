@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from foible.cli.flags import Data, Device, Networks, OneBasket, Trust, flags, listed
-from foible.cli.telling import print_table, tell, tell_run
+from foible.cli.telling import print_table, reported, tell, tell_run
 from foible.recipes.config import RankConfig
 
 if TYPE_CHECKING:
@@ -50,12 +50,11 @@ def rank(
     """
     from foible.recipes.rank import RANK
     from foible.recipes.rank.recipe import rank as run_rank
-    from foible.report import write_report
 
     run_rank(
         listed(basket, network), data, out=out, workers=workers, device=device, trust=trust, quiet=json, **settings
     )
-    tell_run(RANK, out, json=json, report=write_report(out))
+    tell_run(RANK, out, json=json, report=reported(out))
 
 
 def print_ranking(summary: dict[str, Any], **how: Any) -> None:

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from foible.cli.flags import Data, Device, Networks, OneBasket, Trust, listed
+from foible.cli.telling import reported
 from foible.errors import UserError
 
 
@@ -31,7 +32,6 @@ def run(
 
     Example: foible run mine.py:MEND --basket B --data mnist --set trials=200 --out runs/mend
     """
-    from foible.report import write_report
     from foible.runs.job import run as run_recipe
     from foible.runs.recipe import find_recipe, load
     from foible.specs import bind
@@ -48,5 +48,5 @@ def run(
         recipe, listed(basket, network), data, out=out, workers=workers, device=device, trust=trust, quiet=json,
         **settings,
     )  # fmt: skip
-    report = write_report(out)
+    report = reported(out)
     load(found.told)(load(found.summary)(out), json=json, report=report, run=str(out))

@@ -37,9 +37,15 @@ def show(
         return
     listed = list(islice(_briefs(source), limit))
     labels = labels_of(run)
-    told = {"findings": listed, **({"labels": labels.told} if labels.labels else {})}
-    tell_run(source.recipe, source, json=json, **(told if json else {}))
-    if not json:
+    told = {
+        "findings": listed, **({"labels": labels.told} if labels.labels else {}),
+        **({"unfinished": source.unfinished} if source.unfinished else {}),
+    }  # fmt: skip
+    if json or source.parts or not source.unfinished:
+        tell_run(source.recipe, source, json=json, **(told if json else {}))
+    if not json and source.unfinished:
+        print(_sentence(source.unfinished))
+    if not json and source.parts:
         from rich import box
         from rich.console import Console
         from rich.table import Table
@@ -129,9 +135,17 @@ def report(
 ) -> None:
     """Write one self-contained HTML file: figures, gallery, confusion, and what the mistakes are made of."""
     from foible.report import write_report
+    from foible.report.run import OpenRun
 
-    file = write_report(run, out)
-    print(json_module.dumps({"report": str(file)}) if json else f"Report: {file}")
+    file, left = write_report(run, out), OpenRun.open(run).unfinished
+    if json:
+        print(json_module.dumps({"report": str(file), **({"unfinished": left} if left else {})}))
+    else:
+        print(f"{_sentence(left)}\nReport: {file}" if left else f"Report: {file}")
+
+
+def _sentence(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:]}."
 
 
 def replay(

@@ -30,6 +30,17 @@ def tell_run(recipe: Recipe, run: Path | OpenRun, *, json: bool, **more: Any) ->
     load(recipe.told)(summary, json=json, run=str(Path(run)), **more)
 
 
+def reported(run: Path, out: Path | None = None) -> Path:
+    """Write the report of a run, under a bar of its own: of many findings it takes a while."""
+    from foible.progress import progress
+    from foible.report import write_report
+
+    with progress("Writing the report", 1) as bar:
+        file = write_report(run, out)
+        bar.advance()
+    return file
+
+
 def tell(
     summary: dict[str, Any],
     lines: Callable[[Console], None],

@@ -140,7 +140,8 @@ def unmoved(count: int) -> Columns:
 
 def place(space: Any, points: Any, count: int) -> Columns:
     """Where the first `count` points are in their space, and what the space can say about it."""
-    fields = [field for name, field in zip(points._fields, points, strict=True) if name != "image"]
+    follows = ("image", *getattr(space, "derived", ()))  # what follows from the image is no part of the place
+    fields = [field for name, field in zip(points._fields, points, strict=True) if name not in follows]
     flat = torch.cat([field.float().reshape(len(field), -1) for field in fields], 1)[:count].cpu() if fields else None
     size = None
     if is_box(space):

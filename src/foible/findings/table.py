@@ -24,6 +24,7 @@ from foible.findings.checked import wrong_with
 from foible.images import decode_png
 from foible.records import read_classes, read_configs, short
 from foible.runs.folder import RunFolder, check_owner
+from foible.runs.record import further, settings_hash
 from foible.text import did_you_mean, shown, some
 
 if TYPE_CHECKING:
@@ -142,14 +143,19 @@ def shard_files(run: str | Path) -> list[Path]:
     if path.is_file():
         return [path]
     if (path / "config.json").exists():
-        files = _own_shards(RunFolder(path))
-    elif (path / "suite.parquet").is_file():
+        return _own_shards(RunFolder(path))  # none where no unit is finished yet
+    if (path / "suite.parquet").is_file():
         return [path / "suite.parquet"]
-    else:
-        files = sorted((path / "shards").glob("*.parquet")) if (path / "shards").is_dir() else []
+    files = sorted((path / "shards").glob("*.parquet")) if (path / "shards").is_dir() else []
     if not files:
         raise UserError(f"{str(run)!r} holds no findings: expected a run folder (with shards/) or a Parquet file")
     return files
+
+
+def _nothing(folder: RunFolder) -> pa.Table:
+    """The findings of a run of which no unit is finished."""
+    config = folder.config
+    return with_metadata(SCHEMA.empty_table(), (), {settings_hash(config["settings"]): config["settings"]})
 
 
 def _own_shards(folder: RunFolder) -> list[Path]:
@@ -232,7 +238,7 @@ class Findings:
         """The findings of a run folder or a Parquet file; read when first needed."""
         found = cls.__new__(cls)
         found._files = shard_files(run)  # type: ignore[attr-defined]
-        return found
+        return found if found._files else cls(_nothing(RunFolder(run)))  # type: ignore[attr-defined]
 
     @cached_property
     def _table(self) -> pa.Table:
@@ -253,7 +259,10 @@ class Findings:
         for part in parts:
             if part.classes != classes:
                 raise UserError(f"findings of different tasks: classes {some(classes)} and {some(part.classes)}")
-        configs = {key: value for part in parts for key, value in part.configs.items()}
+        configs: dict[str, dict[str, Any]] = {}
+        for part in parts:
+            for key, settings in part.configs.items():
+                configs[key] = further(configs.get(key, settings), settings)
         return cls(
             with_metadata(pa.concat_tables([p.table.replace_schema_metadata() for p in parts]), classes, configs)
         )

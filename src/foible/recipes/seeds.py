@@ -24,10 +24,11 @@ from foible.progress import progress
 from foible.randomness import words
 from foible.runs.task import Seeds, Task
 
-LEAST = 64  # images that are looked at together, and that are kept to tell what is typical
+LEAST = 64  # images that are looked at together
 SPARE = 1.1  # look at so many times what should be enough
 RAREST = 0.02  # the share of good images that is reckoned with at the least
 FEW = 256  # images that hints are tried on
+TYPICAL, TYPICAL_PIXELS = 2000, 10_000_000  # of images that tell what is typical
 
 Good = Callable[[Judged, Tensor, Tensor], tuple[Tensor, Tensor]]  # (batch, said, labels) -> which are good, their aims
 
@@ -60,6 +61,7 @@ class Looked:
     aims: list[Tensor] = field(default_factory=list)
     unreadable: list[str] = field(default_factory=list)
     few: list[tuple[Tensor, Tensor]] = field(default_factory=list)  # images and labels, for hints
+    order: Tensor = field(default_factory=lambda: torch.empty(0, dtype=torch.int64))  # of all positions
     have: int = 0
     seen: int = 0
 
@@ -76,6 +78,7 @@ def look(task: Task, stream: str, wanted: int, good: Good, doing: str) -> Looked
     found = Looked(Accuracy(basket.names, basket.classes))
     drawn = words(task.config.seed, matched.index, stream=stream, count=1)[:, 0]
     order, place = matched.index[drawn.argsort(stable=True)], 0
+    found.order = order
     with progress(doing, min(len(order), wanted), quiet=task.quiet) as bar:
         while place < len(order) and (found.have < wanted or task.config.judge_all):
             some = order[place:] if task.config.judge_all else order[place : place + found.next(wanted)]
@@ -99,7 +102,7 @@ def look(task: Task, stream: str, wanted: int, good: Good, doing: str) -> Looked
     return found
 
 
-def _tell(task: Task, found: Looked, notes: Sequence[str]) -> dict[str, str]:
+def tell_looked(task: Task, found: Looked, notes: Sequence[str]) -> dict[str, str]:
     """Say how good each network is on what was looked at, and what could not be read; hints where one seems broken."""
     if not task.quiet:
         tell_unreadable(found.unreadable)
@@ -111,13 +114,14 @@ def _tell(task: Task, found: Looked, notes: Sequence[str]) -> dict[str, str]:
     return advice
 
 
-def _seeds(task: Task, found: Looked, **tensors: Tensor) -> Seeds:
+def seeds_of(task: Task, found: Looked, **tensors: Tensor) -> Seeds:
     return Seeds(tensors, None if task.config.unlabelled else found.clean.rows(), found.unreadable)
 
 
 def right_under_all(task: Task) -> Seeds:
     """`eligible`: positions of images that every network gets right (or, without labels, that all call the same), as
-    many as there are trials if there are so many; and `aims`: their classes."""
+    many as there are trials if there are so many; and `aims`: their classes. `typical`: positions of images that tell
+    what is typical, judged or not; they are the same however many trials there are."""
     labelled, wanted = not task.config.unlabelled, max(LEAST, task.config.trials)
 
     def good(part: Judged, said: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
@@ -125,7 +129,7 @@ def right_under_all(task: Task) -> Seeds:
         return (said == aims).all(0) & (aims >= 0) & part.logits.isfinite().all(2).all(0), aims
 
     found = look(task, "hunt.seeds", wanted, good, "Judging seed images")
-    advice = _tell(task, found, _canvas_note(task.matched))
+    advice = tell_looked(task, found, _canvas_note(task.matched))
     data, names = task.matched.data, ", ".join(task.basket.names)
     if not task.quiet and not labelled:
         notes = [*task.basket.notes, *task.matched.notes, *_canvas_note(task.matched)]
@@ -142,13 +146,17 @@ def right_under_all(task: Task) -> Seeds:
     if not task.quiet:
         _tell_few(len(task.config.peers) or len(task.basket) - 1)
     eligible, aims = (torch.cat(parts)[:wanted] for parts in (found.positions, found.aims))
-    return _seeds(task, found, eligible=eligible, aims=aims)
+    if "unit" in task.settings:  # a run of an earlier version, which takes its seeds for typical
+        return seeds_of(task, found, eligible=eligible, aims=aims)
+    height, width = task.matched.size
+    typical = found.order[: max(LEAST, min(TYPICAL, TYPICAL_PIXELS // (height * width)))]
+    return seeds_of(task, found, eligible=eligible, aims=aims, typical=typical)
 
 
 def right_under_source(task: Task) -> Seeds:
-    """`chosen`: positions of images that the first network gets right; fewer images are the first of more. With `wrong`
-    also those that it gets wrong; without labels every image that it answers will do. `drawn`: positions of these and
-    of those that were passed over until there were enough, in the order of the draw."""
+    """`chosen`: positions of images that the first network gets right, in the order of the draw: fewer images are the
+    first of more. With `wrong` also those that it gets wrong; without labels every image that it answers will do.
+    `drawn`: positions of these and of those that were passed over until there were enough, in the same order."""
     labelled, wrong, wanted = not task.config.unlabelled, task.config.wrong, task.config.images
 
     def good(_: Judged, said: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
@@ -156,7 +164,7 @@ def right_under_source(task: Task) -> Seeds:
         return torch.ones_like(fine) if labelled and wrong else fine, labels
 
     found = look(task, "distort.images", wanted, good, "Choosing images")
-    _tell(task, found, ())
+    tell_looked(task, found, ())
     if not task.quiet and 0 < found.have < wanted:
         print(f"{found.have} images are all that there are to distort ({wanted} were asked for)", file=sys.stderr)
     if not found.have:
@@ -168,7 +176,9 @@ def right_under_source(task: Task) -> Seeds:
     drawn, chosen = torch.cat(found.looked), torch.cat(found.positions)[:wanted]
     if len(chosen) == wanted:
         drawn = drawn[: int((drawn == chosen[-1]).nonzero()[0, 0]) + 1]
-    return _seeds(task, found, chosen=chosen.sort().values, drawn=drawn)
+    if "unit" in task.settings:  # a run of an earlier version, whose images are in the order of the data
+        chosen = chosen.sort().values
+    return seeds_of(task, found, chosen=chosen, drawn=drawn)
 
 
 def _canvas_note(matched: Matched) -> list[str]:

@@ -52,8 +52,8 @@ def skeleton(source: OpenRun, about: About, made: Iterable[str], title: str | No
     return {
         "title": title or f"Foible report: {source.name}",
         "run": source.name,
-        "units": (len(source.parts), source.units),
-        "unfinished": source.units is not None and len(source.parts) < source.units,
+        "here": source.here,
+        "unfinished": bool(source.unfinished),
         "again": "The same command",
         "clean": source.clean,
         "unread": source.unreadable,

@@ -14,9 +14,11 @@ import pyarrow.parquet as pq
 from foible.errors import UserError
 from foible.findings import SCHEMA_VERSION, Findings, read_shard, shard_files
 from foible.findings.labels import Labels, labels_of
-from foible.records import COUNT, SETTINGS, check, read_classes, read_configs, read_json
+from foible.records import SETTINGS, check, read_classes, read_configs, read_json
+from foible.runs.folder import RunFolder
 from foible.runs.recipe import Recipe, recipe_called, recipe_of
-from foible.runs.record import CONFIG, check_hash
+from foible.runs.record import CONFIG, check_hash, further
+from foible.runs.told import there, unfinished
 
 SUMMARY = "compare.json"  # what a comparison came to
 UNREADABLE = "unreadable.txt"  # the files that a run could not read, one a line
@@ -59,11 +61,18 @@ class OpenRun:
         recipes = {str(one.get("recipe")): recipe_of(one) for one in made}
         return (recipes.popitem()[1] if len(recipes) == 1 else None) or recipe_called("hunt")
 
-    @property
-    def units(self) -> int | None:
-        """How many parts a finished run has, where that is known."""
-        units = self.config.get("units")
-        return units if isinstance(units, int) else None
+    @cached_property
+    def here(self) -> tuple[int, int, str] | None:
+        """How much of a run is here, of how much, and of what: trials, images or units. None where it is not known."""
+        if self.folder is None or not self.config:
+            return None
+        _, done, whole, what = there(RunFolder(self.folder))
+        return done, whole, what
+
+    @cached_property
+    def unfinished(self) -> str:
+        """What of a run that is not finished is here, in words; nothing of any other."""
+        return "" if self.folder is None or not self.config else unfinished(self.folder)
 
     @property
     def notes(self) -> list[str]:
@@ -122,7 +131,7 @@ class OpenRun:
 def _config(folder: Path) -> dict[str, Any]:
     """config.json, of which a report takes what it can read; only settings that were changed are refused."""
     try:
-        config = check(read_json(folder / CONFIG, ""), {"settings?": SETTINGS, "units?": COUNT}, CONFIG)
+        config = check(read_json(folder / CONFIG, ""), {"settings?": SETTINGS}, CONFIG)
     except (OSError, UserError):
         return {}  # findings without their run: nothing to say about it
     if "hash" in config and "settings" in config:
@@ -158,7 +167,8 @@ class About:
                 f"the shards speak of different tasks (classes {self.classes} and {classes}): "
                 "report on one run at a time"
             )
-        self.configs.update(read_configs(metadata, "findings"))
+        for key, settings in read_configs(metadata, "findings").items():
+            self.configs[key] = further(self.configs.get(key, settings), settings)
 
     def class_name(self, index: int | None) -> str:
         """The name of a class; one that the list does not have is called by its number."""

@@ -60,7 +60,7 @@ def no_seeds(_: Task) -> Seeds:
 
 
 def own_settings(task: Task) -> dict[str, Any]:
-    """Every field of the config that is not a part, a split or a canvas."""
-    other = (*task.recipe.parts, "split", "canvas")
+    """Every field of the config that is not a part, a split or a canvas, nor the size of a unit."""
+    other = (*task.recipe.parts, "split", "canvas", "unit")
     named = {entry.name for entry in fields(task.config)} - set(other)
     return {name: value for name, value in asdict(task.config).items() if name in named}

@@ -1,10 +1,11 @@
-"""One job for every recipe: open → match → seeds → settings → units → shards → summary.
+"""One job for every recipe: open → match → refuse → seeds → settings → units → shards → summary.
 
 A run folder holds all that is needed to go on with it or to replay it; `reopen.py` is the way back.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import partial
@@ -29,11 +30,11 @@ from foible.runs.own_data import own_data
 from foible.runs.recipe import RECIPES, Recipe, find_recipe, load
 from foible.runs.record import settings_hash
 from foible.runs.reopen import open_again
-from foible.runs.task import Seeds, Task, Work
+from foible.runs.spans import Plan, Span, gaps
+from foible.runs.task import FIRST, LEAST, Seeds, Task, Work
+from foible.runs.told import BEFORE, forecast, told_of
 from foible.spec_files import absolute, absolute_chain, with_files
 from foible.warping_gpu import wake
-
-FIRST = "ranking"  # the folder, in a run, of units that come before the others
 
 
 def run(
@@ -77,81 +78,112 @@ def run(
     matched = load(recipe.match)(data_set, networks, config.canvas, labelled)
     task = Task(recipe, networks, matched, parts, named, may | networks.may, config, workers=workers, quiet=quiet)
     task = load(recipe.fitted)(task, objects.keys())
-    named = dict(task.named)
+    if out is None:
+        return _in_memory(_seeded(task, spec)[0])
+    folder = RunFolder(out)
+    ours = recipe.name in RECIPES and not spec
+    early = _shared_settings(task, spec) | (load(recipe.settings)(task) if ours else {})
+    try:
+        with folder.lock():
+            task = replace(task, settings=folder.known(early, early=True))
+            task, seeds = _seeded(task, spec)
+            where = {
+                "basket": [absolute(one) for one in networks.source or []], "data": absolute(data_set.name),
+                "trust": trust, "device": networks.device.type,
+                **{name: absolute_chain(text) for name, text in task.named.items()},
+                **({"recipe": absolute(spec)} if spec else {}),
+            }  # fmt: skip
+            apart = networks.source is not None and isinstance(data, str) and not _in_this_process(task, spec)
+            _on_disk(task, folder, where, seeds, data_set.problems, apart)
+    except KeyboardInterrupt:
+        raise Interrupted(f"stopped: {told_of(folder.path)}") from None
+    return Findings.open(folder.path)
+
+
+def _seeded(task: Task, spec: str) -> tuple[Task, Seeds]:
+    """The task with its seeds and settings: the networks are tried, and images judged as far as they must be."""
+    recipe = task.recipe
     with one_thread():
         load(recipe.check)(task)
-    seeds = load(recipe.seeds)(task)
+    seeds: Seeds = load(recipe.seeds)(task)
     task = replace(task, seeds=seeds.tensors)
-    task = replace(task, settings=_shared_settings(task, spec) | load(recipe.settings)(task))
-    if out is None:
-        return _in_memory(task)
-    where = {
-        "basket": [absolute(one) for one in networks.source or []], "data": absolute(data_set.name), "trust": trust,
-        "device": networks.device.type, **{name: absolute_chain(text) for name, text in named.items()},
-        **({"recipe": absolute(spec)} if spec else {}),
-    }  # fmt: skip
-    apart = networks.source is not None and isinstance(data, str) and not _in_this_process(named, recipe, spec)
-    folder = RunFolder(out)
-    with folder.lock():
-        _on_disk(task, folder, where, seeds, data_set.problems, apart)
-    return Findings.open(folder.path)
+    return replace(task, settings=_shared_settings(task, spec) | load(recipe.settings)(task)), seeds
 
 
 def _on_disk(
     task: Task, folder: RunFolder, where: dict[str, Any], seeds: Seeds, problems: Sequence[str], apart: bool
 ) -> None:
-    """The units that are missing, in the folder; what a recipe has to say of all of them last."""
+    """The lanes that are missing, in the folder; what a recipe has to say of all of them last."""
     recipe = task.recipe
     told: dict[str, Any] = {"notes": [*task.basket.notes, *task.matched.notes], "specs": task.basket.specs_of_all}
     if seeds.accuracy is not None:
         told["clean"] = seeds.accuracy
-    do = partial(_do, task, apart=apart)
+    do = partial(_do, apart=apart)
     before: Iterable[pa.Table] = ()
     if recipe.first is not None:
-        folder.begin(task.settings, where, None, **told)
-        folder.inside(FIRST)
-        stage, first = RunFolder(folder.path / FIRST), load(recipe.first)(task)
-        stage.begin(task.settings, where, len(first.sizes))
-        do(first, stage, recipe.doing, first=True)
+        task = replace(task, settings=folder.begin(task.settings, where, None, **told))
+        folder.inside(BEFORE)
+        stage, first = RunFolder(folder.path / BEFORE), load(recipe.first)(task)
+        stage.begin(task.settings, where, first.lanes, size=task.settings.get("unit"))
+        do(task, first, stage, recipe.doing, first=True)
         before = _tables(stage)
-    work = _units(task, before)
-    if recipe.first is None:
-        folder.begin(task.settings, where, len(work.sizes), **told)
-    elif folder.config["units"] != len(work.sizes):
-        folder.note(units=len(work.sizes))
+        work = _units(task, before)
+        if folder.config["lanes"] != list(work.lanes):
+            folder.note(lanes=list(work.lanes), **({"numbered": work.most} if "units" in folder.config else {}))
+    else:
+        known = folder.known(task.settings)
+        task = replace(task, settings=known) if "unit" in known else task
+        work = _units(task, before)
+        folder.begin(task.settings, where, work.lanes, size=task.settings.get("unit"), **told)
     folder.list_unreadable([*problems, *seeds.unreadable])
-    do(work, folder, recipe.doing if recipe.first is None else "Keeping")
+    do(task, work, folder, recipe.doing if recipe.first is None else "Keeping")
     if recipe.finish is not None:
-        load(recipe.finish)(task, work, folder)
+        with progress("Summing up", 1, quiet=task.quiet) as bar:
+            load(recipe.finish)(task, work, folder)
+            bar.advance()
 
 
 def _do(task: Task, work: Work, folder: RunFolder, doing: str, *, apart: bool, first: bool = False) -> None:
-    """Do the units that are missing, in worker processes where they can open everything themselves."""
-    sizes, total = work.sizes, sum(work.sizes)
-    missing = folder.missing(len(sizes))
-    done = total - sum(sizes[unit] for unit in missing)
-    many = cores() if task.basket.device.type == "cpu" and not task.recipe.alone else 1
-    processes = min(task.workers or many, len(missing))
-    with progress(doing, total, quiet=task.quiet) as bar:
-        if done:
-            bar.advance(done, "already on disk")
-        if apart and processes > 1:
+    """Do the lanes that are missing, in worker processes where they can open everything themselves."""
+    missing, total = folder.missing(anew=True), sum(work.lanes)
+    left = sum(span.size for span in missing)
+    here = task.basket.device.type == "cpu"
+    many = cores() if here and not task.recipe.alone else 1
+    plan = _plan(task, work, missing, task.workers or many if apart else 1)
+    if not task.quiet:
+        plan.heard = partial(_tell_forecast, task, plan, work.lanes)
+    with progress(doing, total, done=total - left, quiet=task.quiet) as bar:
+        if plan.workers > 1:
             arrays = {name: tensor.numpy() for name, tensor in task.seeds.items()}
             may = task.may.reading(folder.config["where"]["data"])
             prepare = partial(_prepare, arrays=arrays, may=may, first=first)
-            run_units(prepare, folder, missing, workers=processes, tick=bar.advance)
+            run_units(prepare, folder, plan, workers=plan.workers, tick=bar.advance)
             return
-        try:
-            with one_thread():
-                if task.basket.device.type != "cpu":
-                    do_units(work.unit, folder, missing, bar.advance)
-                    return
-                for unit in missing:
-                    do_unit(work.unit, folder, unit, bar.advance)
-        except KeyboardInterrupt:
-            raise Interrupted(
-                f"stopped; finished units are in {folder.path}: the same command goes on from there"
-            ) from None
+        with one_thread():
+            if not here:
+                do_units(work.unit, folder, plan, bar.advance)
+                return
+            while (span := plan.next()) is not None:
+                plan.took(span, do_unit(work.unit, folder, span, bar.advance))
+
+
+def _tell_forecast(task: Task, plan: Plan, lanes: Sequence[int], pace: float) -> None:
+    told = forecast(
+        task.settings, lanes, left=plan.left, pace=pace, workers=plan.workers, least=max(plan.least, plan.reached)
+    )
+    if told:
+        print(told, file=sys.stderr, flush=True)
+
+
+def _plan(task: Task, work: Work, missing: Sequence[Span], workers: int) -> Plan:
+    """How the missing lanes become units: by what is measured, unless the user says how many are in each, or lanes that
+    touch do, or an earlier version did."""
+    fixed = getattr(task.config, "unit", None) or task.settings.get("together", task.settings.get("unit"))
+    least: int = fixed or min(getattr(work, "least", LEAST), work.most)
+    left = sum(span.size for span in missing)
+    workers = max(1, min(workers, -(-left // least)))
+    begin = max(least, min(getattr(work, "first", FIRST), -(-left // workers)))
+    return Plan(missing, first=begin, least=least, most=fixed or work.most, workers=workers)
 
 
 def _prepare(path: Path, arrays: Mapping[str, Any], may: Permission, first: bool) -> Callable[..., Any]:
@@ -162,7 +194,7 @@ def _prepare(path: Path, arrays: Mapping[str, Any], may: Permission, first: bool
     if first:
         made = load(recipe.first)(task)
     else:
-        made = _units(task, () if recipe.first is None else _tables(RunFolder(path / FIRST)))
+        made = _units(task, () if recipe.first is None else _tables(RunFolder(path / BEFORE)))
     work: Callable[..., Any] = made.unit
     return work
 
@@ -176,14 +208,20 @@ def _units(task: Task, before: Iterable[pa.Table]) -> Any:
 def _in_memory(task: Task) -> Findings:
     """The same without a folder."""
     recipe, before = task.recipe, []
+
+    def done(work: Work, doing: str, quiet: bool) -> list[pa.Table]:
+        made, plan = [], _plan(task, work, gaps((), work.lanes), 1)
+        plan.first = plan.most  # nothing is kept before all is done
+        with progress(doing, sum(work.lanes), quiet=quiet) as bar:
+            while (span := plan.next()) is not None:
+                made.append(shard_of(work.unit(span, bar.advance)).rows)
+        return made
+
     with one_thread():
         if recipe.first is not None:
-            first = load(recipe.first)(task)
-            with progress(recipe.doing, sum(first.sizes), quiet=task.quiet) as bar:
-                before = [shard_of(first.unit(unit, bar.advance)).rows for unit in range(len(first.sizes))]
+            before = done(load(recipe.first)(task), recipe.doing, task.quiet)
         work = _units(task, before)
-        with progress(recipe.doing, sum(work.sizes), quiet=task.quiet or recipe.first is not None) as bar:
-            made = [shard_of(work.unit(unit, bar.advance)).rows for unit in range(len(work.sizes))]
+        made = done(work, recipe.doing, task.quiet or recipe.first is not None)
     if recipe.finish is not None:
         load(recipe.finish)(task, work, None)
     return Findings.concat(map(Findings, made))
@@ -220,6 +258,7 @@ def _shared_settings(task: Task, spec: str) -> dict[str, Any]:
     return shared
 
 
-def _in_this_process(named: Mapping[str, str], recipe: Recipe, spec: str) -> bool:
+def _in_this_process(task: Task, spec: str) -> bool:
     """Whether something of the job is an object of this process, which another could not make."""
-    return any(text.startswith("object:") for text in named.values()) or (recipe.name not in RECIPES and not spec)
+    own = task.recipe.name not in RECIPES and not spec
+    return own or any(text.startswith("object:") for text in task.named.values())

@@ -1,6 +1,7 @@
 """The local engine: units of a run done in this process, or by N single-threaded worker processes.
 
-A unit is a pure function of the settings and its number, so it does not matter which process does it, or how often.
+A unit is a pure function of the settings and its lanes, so it does not matter which process does it, or how often. How
+many lanes it has is decided when its turn comes, by how long the ones before took.
 One thread a process is the fastest on a CPU and gives the same bits every time.
 """
 
@@ -13,7 +14,7 @@ import signal
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -23,12 +24,13 @@ import pyarrow as pa
 import torch
 
 from foible.disk import write_atomically
-from foible.errors import FoibleError, Interrupted, UserError
+from foible.errors import FoibleError, UserError
 from foible.memory import keep
 from foible.processes import main_hidden, safe_path
 from foible.runs.folder import RunFolder
+from foible.runs.spans import Plan, Span
 
-Tick = Callable[[int], None]
+Tick = Callable[[float], None]
 
 
 class Shard(NamedTuple):
@@ -39,25 +41,27 @@ class Shard(NamedTuple):
 
 
 Made: TypeAlias = pa.Table | Shard | Callable[[], pa.Table | Shard]  # rows of a unit, or what is left to do for them
-Work = Callable[[int, Tick], Made]  # (unit, tick) -> its rows
+Work = Callable[[Span, Tick], Made]  # (lanes, tick) -> their rows
 
 
-def do_unit(work: Work, folder: RunFolder, unit: int, tick: Tick) -> None:
-    """Do one unit and write what it made."""
+def do_unit(work: Work, folder: RunFolder, span: Span, tick: Tick) -> float:
+    """Do one unit and write what it made; how long that took."""
     started = time.perf_counter()
-    write_unit(work(unit, tick), folder, unit, started)
+    write_unit(work(span, tick), folder, span, started)
+    return time.perf_counter() - started
 
 
-def do_units(work: Work, folder: RunFolder, units: Sequence[int], tick: Tick) -> None:
+def do_units(work: Work, folder: RunFolder, plan: Plan, tick: Tick) -> None:
     """Do units where another device does the work: what is left of one is done, and written, beside the next."""
     with ThreadPoolExecutor(1) as beside:
         last: Future[None] | None = None
-        for unit in units:
+        while (span := plan.next()) is not None:
             started = time.perf_counter()
-            made = work(unit, tick)
+            made = work(span, tick)
+            plan.took(span, time.perf_counter() - started)
             if last is not None:
                 last.result()
-            last = beside.submit(write_unit, made, folder, unit, started)
+            last = beside.submit(write_unit, made, folder, span, started)
         if last is not None:
             last.result()
 
@@ -68,37 +72,32 @@ def shard_of(made: Made) -> Shard:
     return done if isinstance(done, Shard) else Shard(done, {})
 
 
-def write_unit(made: Made, folder: RunFolder, unit: int, started: float) -> None:
+def write_unit(made: Made, folder: RunFolder, span: Span, started: float) -> None:
     """Write what a unit made, its shard last."""
     rows, beside = shard_of(made)
     for path, data in beside.items():
         place = Path(path)
         write_atomically(folder.inside(str(place.parent)) / place.name, data)
-    folder.write(unit, rows, {"seconds": time.perf_counter() - started})
+    folder.write(span, rows, {"seconds": time.perf_counter() - started})
 
 
-def run_units(
-    prepare: Callable[[Path], Work], folder: RunFolder, units: list[int], *, workers: int, tick: Tick
-) -> None:
-    """Do these units with `workers` processes; each calls `prepare(run folder)` once. Ctrl-C stops within a second."""
+def run_units(prepare: Callable[[Path], Work], folder: RunFolder, plan: Plan, *, workers: int, tick: Tick) -> None:
+    """Do the units of a plan with `workers` processes; each calls `prepare(run folder)` once. Ctrl-C stops within a
+    second."""
     context = multiprocessing.get_context("spawn")
     with safe_path():  # multiprocessing has a helper of its own, which starts with the first queue
         tasks, news = context.Queue(), context.Queue()
-    for unit in units:
-        tasks.put(unit)
+    first = [span for span in (plan.next() for _ in range(workers)) if span is not None]
+    for span in first:
+        tasks.put(span)
     processes: list[Any] = []
     try:
         with safe_path(), main_hidden(), _stops_held():
-            for _ in range(min(workers, len(units))):
-                tasks.put(None)
+            for _ in first:
                 process = context.Process(target=_worker, args=(prepare, folder.path, tasks, news), daemon=True)
                 process.start()
                 processes.append(process)
-        _listen(processes, news, len(units), tick)
-    except KeyboardInterrupt:
-        raise Interrupted(
-            f"stopped; finished units are in {folder.path}: the same command goes on from there"
-        ) from None
+        _listen(processes, tasks, news, plan, tick)
     finally:
         for process in processes:
             process.terminate()
@@ -113,8 +112,10 @@ def run_units(
             channel.close()
 
 
-def _listen(processes: list[Any], news: Any, left: int, tick: Tick) -> None:
-    while left:
+def _listen(processes: list[Any], tasks: Any, news: Any, plan: Plan, tick: Tick) -> None:
+    """Hand out the next unit whenever one is done, until none is left."""
+    busy = len(processes)
+    while busy:
         try:
             kind, value = news.get(timeout=0.2)
         except queue.Empty:
@@ -129,7 +130,10 @@ def _listen(processes: list[Any], news: Any, left: int, tick: Tick) -> None:
         if kind == "tick":
             tick(value)
         elif kind == "done":
-            left -= 1
+            plan.took(*value)
+            following = plan.next()
+            tasks.put(following)
+            busy -= following is None
         elif kind == "user":
             raise UserError(value)
         else:
@@ -144,10 +148,11 @@ def _worker(prepare: Callable[[Path], Work], path: Path, tasks: Any, news: Any) 
     folder = RunFolder(path)
     try:
         work = prepare(path)
-        while (unit := tasks.get()) is not None:
-            do_unit(work, folder, unit, lambda count: news.put(("tick", count)))
+        news.put(("tick", 0))  # work begins only now: to start and to open everything is no measure of it
+        while (span := tasks.get()) is not None:
+            took = do_unit(work, folder, span, lambda count: news.put(("tick", count)))
             pa.default_memory_pool().release_unused()
-            news.put(("done", unit))
+            news.put(("done", (span, took)))
     except UserError as error:
         news.put(("user", str(error)))
     except BaseException:

@@ -23,7 +23,7 @@ class Recipe:
     """What a verb is made of. `task` is a `foible.runs.task.Task`: networks and data, matched, and the settings.
 
     name: in config.json; of a user's own, FILE.py:NAME. config: a frozen dataclass, which is the keywords, the flags
-    and the settings. doing: the word on the progress bar.
+    and the settings. doing: the word on the progress bar; counted: what it counts there.
 
     read(recipe, options) -> (config, parts given as objects). parts: fields of the config that are specs of a part.
     make(named, may, objects) -> the parts by name. networks(basket, config) -> those that are needed, in order.
@@ -45,6 +45,7 @@ class Recipe:
     config: type
     work: Lazy
     doing: str = "Working"
+    counted: str = "lanes"
     read: Lazy = "foible.runs.defaults:read_config"
     parts: tuple[str, ...] = ()
     make: Lazy = "foible.recipes.hunt.parts:make_parts"
@@ -72,6 +73,7 @@ RECIPES: dict[str, Recipe | str] = {
     "distort": "foible.recipes.distort:DISTORT",
     "compare": "foible.recipes.compare:COMPARE",
     "rank": "foible.recipes.rank:RANK",
+    "explain": "foible.recipes.explain:EXPLAIN",
 }
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from foible.views import FORM as VIEW
 
 CONFIG = "config.json"
 ADVICE = "give another --out, or restore it"
-MOST_UNITS = 10_000_000
+MOST_UNITS, MOST_LANES = 10_000_000, 99_999_999_999
 
 NETWORKS = {str: TEXT}  # what is known of each network, by its name
 MAYBE = (None, POSITIVE)
@@ -30,7 +31,7 @@ CANVAS_GIVEN = (None, PIXELS)
 SHARED = {
     "recipe": TEXT, "data": TEXT, "data_sha256": TEXT, "split": TEXT, "canvas?": (None, VIEW),
     "canvas_given?": CANVAS_GIVEN, "networks": NETWORKS, "lists?": NETWORKS, "preprocess": {str: dict},
-    "unit": POSITIVE, "device": TEXT,
+    "unit?": POSITIVE, "device": TEXT,
 }  # fmt: skip
 SUSPECTS = {"suspects": [TEXT], "peers": [TEXT]}
 
@@ -39,7 +40,7 @@ FORMS: dict[str, dict[str, Any]] = {
     "hunt": {
         **SHARED, **SUSPECTS, "trials": POSITIVE, "seed": int, "precision?": word("float32", "bf16"), "budget?": MAYBE,
         "unlabelled?": bool, "atlas?": bool, "shrink?": bool, "realism?": TEXT, "space": TEXT, "objective": TEXT,
-        "search": TEXT, "space_sha256?": TEXT, "objective_sha256?": TEXT, "search_sha256?": TEXT,
+        "search": TEXT, "space_sha256?": TEXT, "objective_sha256?": TEXT, "search_sha256?": TEXT, "together?": POSITIVE,
     },
     "compare": {**SHARED, "canvas_given": CANVAS_GIVEN, "names": [TEXT], "old": TEXT, "new": TEXT, "labelled": bool},
     "distort": {
@@ -53,6 +54,8 @@ FORMS: dict[str, dict[str, Any]] = {
         "label": word("consensus", "people"), "realism": TEXT, "peer_confidence": NUMBER, "suspect_confidence": NUMBER,
     },
 }  # fmt: skip
+# How far a run goes: no row depends on it, so that a run may be extended. What was counted on the way comes second.
+EXTENTS: dict[str, tuple[str, ...]] = {"hunt": ("trials",), "distort": ("images", "drawn", "chosen")}
 OLD_NAMES = {"pool": "rank"}  # recipes as runs of 0.1.0 call them
 FORMS["pool"] = FORMS["rank"]
 
@@ -73,13 +76,35 @@ NAMED = {"hunt": ("suspects", "peers"), "compare": ("names", "old", "new"), "dis
          "rank": ("suspects", "peers"), "pool": ("suspects", "peers")}  # settings that name networks  # fmt: skip
 
 
-def settings_hash(settings: dict[str, Any]) -> str:
-    """Twelve hex digits that change with any setting."""
+def extents(settings: Mapping[str, Any]) -> tuple[str, ...]:
+    """The settings that say how far a run goes. Runs of earlier versions have a `unit` among their settings, and their
+    hash counts everything: they go as far as they went."""
+    return () if "unit" in settings else EXTENTS.get(str(settings.get("recipe")), ())
+
+
+def settings_hash(settings: Mapping[str, Any]) -> str:
+    """Twelve hex digits that change with any setting that a row depends on."""
+    aside = extents(settings)
+    return whole_hash({name: value for name, value in settings.items() if name not in aside})
+
+
+def whole_hash(settings: Mapping[str, Any]) -> str:
+    """The same, of settings that say how far a run goes too."""
     return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:12]
 
 
+def further(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
+    """Of the settings of the same rows those that go further."""
+
+    def reach(settings: dict[str, Any]) -> list[int]:
+        values = (settings.get(name) for name in extents(settings))
+        return [value if isinstance(value, int) else 0 for value in values]  # a shard may be anybody's
+
+    return max(one, other, key=reach)
+
+
 def read_config(folder: Path) -> dict[str, Any]:
-    """The settings of a run, their hash, where its parts were found, and how many units it has."""
+    """The settings of a run, their hash, where its parts were found, and how many lanes its parts have."""
     file = folder / CONFIG
     try:
         config = read_json(file, ADVICE)
@@ -91,7 +116,8 @@ def read_config(folder: Path) -> dict[str, Any]:
     recipe = config["settings"]["recipe"]
     check_hash(config, folder)
     # Of a recipe of somebody's own there is what all recipes have.
-    form = {"settings": FORMS.get(recipe, SHARED), "where": WHERE.get(recipe, PLACES), "units": whole(0, MOST_UNITS)}
+    counted = {"units": whole(0, MOST_UNITS)} if "lanes" not in config else {"lanes": [whole(0, MOST_LANES)]}
+    form = {"settings": FORMS.get(recipe, SHARED), "where": WHERE.get(recipe, PLACES), "numbered?": POSITIVE, **counted}
     told = {"notes?": [TEXT], "clean?": (None, {str: ACCURACY}), "specs?": NETWORKS}
     check(config, {**form, **told}, str(file))
     _check_names(config["settings"], file)
@@ -99,12 +125,14 @@ def read_config(folder: Path) -> dict[str, Any]:
 
 
 def check_hash(config: dict[str, Any], folder: Path) -> None:
-    """Refuse settings that are not those that the hash was computed from."""
-    if config["hash"] != settings_hash(config["settings"]):
-        raise UserError(
-            f"{folder / CONFIG} was changed after the run was made: its settings have the hash "
-            f"{settings_hash(config['settings'])}, it says {short(config['hash'])}; restore it, or make the run again"
-        )
+    """Refuse settings that are not those that the hashes were computed from. Earlier versions have but one."""
+    for name, computed in (("hash", settings_hash), ("whole", whole_hash)):
+        known = computed(config["settings"])
+        if config.get(name, known) != known:
+            raise UserError(
+                f"{folder / CONFIG} was changed after the run was made: its settings have the hash {known}, it says "
+                f"{short(config[name])}; restore it, or make the run again"
+            )
 
 
 def _check_names(settings: dict[str, Any], file: Path) -> None:

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-import torch
 from torch import Tensor
 
 from foible.basket import Basket
@@ -15,33 +14,48 @@ from foible.permission import NOTHING, Permission
 from foible.runs.local import Made, Tick
 from foible.runs.recipe import Recipe
 from foible.runs.record import settings_hash
+from foible.runs.spans import Span
 
 
 class Work(Protocol):
-    """The units of a run. Each is a pure function of the settings and its number."""
+    """The units of a run. Each is a pure function of the settings and its lanes; how many lanes make a unit changes no
+    row. It may also say `first` and `least`, in place of `FIRST` and `LEAST`."""
 
     @property
-    def sizes(self) -> Sequence[int]:
-        """What each unit counts on the bar; there are as many units as sizes."""
+    def lanes(self) -> Sequence[int]:
+        """How many there are: of a hunt for each suspect, of other recipes once. A unit has lanes of one part."""
 
-    def unit(self, number: int, tick: Tick) -> Made:
-        """The rows of one unit; `tick(k)` says that k more are done. Or a function that gives them: what is left to be
-        done without the networks, which on a GPU happens beside the next unit."""
+    @property
+    def most(self) -> int:
+        """As many as memory holds in one unit."""
+
+    def unit(self, span: Span, tick: Tick) -> Made:
+        """The rows of some lanes; `tick(k)` says that the work of k more lanes is done, or of parts of them. Or a
+        function that gives them: what is left to be done without the networks, which on a GPU happens beside the next
+        unit."""
+
+
+FIRST = 64  # lanes of a unit that nothing has been measured before
+LEAST = 16  # lanes of a unit: fewer would take as long, batches being padded
 
 
 class ImageUnits:
-    """Units of so many images each, in the order of the data: for recipes that judge every one."""
+    """Units of images, in the order of the data: for recipes that judge every one."""
 
     task: Task
 
     @property
-    def parts(self) -> Sequence[Tensor]:
-        """Positions of the images of each unit."""
-        return torch.split(self.task.matched.index, self.task.settings["unit"])
+    def lanes(self) -> list[int]:
+        return [len(self.task.matched.index)]
 
     @property
-    def sizes(self) -> list[int]:
-        return [len(part) for part in self.parts]
+    def most(self) -> int:
+        height, width = self.task.matched.size
+        return max(256, min(4096, 21_000_000 // (height * width)))
+
+    def part(self, span: Span) -> Tensor:
+        """Positions of the images of a unit."""
+        return self.task.matched.index[span.first : span.end]
 
 
 @dataclass(frozen=True, eq=False)

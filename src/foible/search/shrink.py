@@ -8,7 +8,8 @@ smaller; there may be a smaller change in another direction.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from itertools import repeat
 from typing import Any, NamedTuple
 
 import torch
@@ -49,18 +50,19 @@ def shrink(
     *,
     suspect: str,
     width: int | None = None,
+    tick: Callable[[float], None] | None = None,
 ) -> Shrunk:
     """For each found row the smallest change that the whole basket, on settled images, still calls found.
 
     seeds: (n, channels, height, width), uint8 or floats in [0, 1]. aims: (n,). paths: n of (moves, draws), what was
     found, which is given back where nothing smaller holds. Rows never touch; at most `width` share a batch (default: as
-    many as the lanes of hill climbing).
+    many as the lanes of hill climbing). `tick(k)` hears of k further rows, a part of a row at a time.
     """
     seeds, aims = to_floats(seeds.to(basket.device)), aims.to(basket.device)
     paths, asker = Paths.of(paths), Asker(objective, basket, suspect)
     width = max(LEAST_ROWS, width or _width(basket, seeds))
     parts = [
-        _shrink(space, asker, aims[part], seeds[part], paths[part])
+        _shrink(space, asker, aims[part], seeds[part], paths[part], tick)
         for part in (slice(begin, begin + width) for begin in range(0, max(1, len(paths)), width))
     ]
     points = type(parts[0].points)(
@@ -83,14 +85,19 @@ def _width(basket: Basket, seeds: Tensor) -> int:
     return lanes if basket.device.type == "cuda" else min(lanes, PIXELS // max(1, seeds[:1].numel()))
 
 
-def _shrink(space: Any, asker: Asker, aims: Tensor, seeds: Tensor, given: Paths) -> Shrunk:
+def _shrink(
+    space: Any, asker: Asker, aims: Tensor, seeds: Tensor, given: Paths, tick: Callable[[float], None] | None
+) -> Shrunk:
     """All rows of one batch."""
     count, forwards = len(given), torch.zeros_like(aims)
+    looks = _looks(space, given) if tick is not None else iter(())
 
     def holds(images: Tensor, rows: Tensor) -> Tensor:
         """(m,) bool of images (m, …), which belong to these rows (m,)."""
         found, costs = asker.still_found(images, aims[rows])
         forwards[rows] += costs
+        if tick is not None:
+            tick(count * next(looks, 0.0))
         return found
 
     draws, lengths = given.padded(space.draws, seeds.device)
@@ -111,7 +118,18 @@ def _shrink(space: Any, asker: Asker, aims: Tensor, seeds: Tensor, given: Paths)
         draws[fails], lengths[fails] = before[0][fails], before[1][fails]
         points = walk(space, seeds, draws, lengths)
         rendered = space.render(points)
+    if tick is not None:
+        tick(count * sum(looks))
     return Shrunk(Paths.unpadded(draws, lengths), points, settle(rendered), forwards.cpu(), kinds_of(space, points))
+
+
+def _looks(space: Any, given: Paths) -> Iterator[float]:
+    """The share of the whole that each look at rows is, as far as one can tell beforehand how many there will be."""
+    if is_box(space):
+        many = 2 + 2 * COARSE + space.draws * (1 + FINE) + 2 * len(set(space.kinds))
+    else:
+        many = 2 + 2 * int(given.lengths.max() if len(given) else 0)
+    return repeat(1 / many, many)
 
 
 def kinds_of(space: Any, points: Any) -> list[list[str]]:

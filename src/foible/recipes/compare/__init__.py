@@ -21,6 +21,7 @@ COMPARE = Recipe(
     "compare",
     CompareConfig,
     doing="Comparing",
+    counted="images",
     networks="foible.recipes.compare.recipe:two_versions",
     check="foible.runs.defaults:check_views",
     labels=_labels,

@@ -1,4 +1,4 @@
-"""The answers of a comparison: RUN/answers/unit-NNNNNN.parquet has a row for every image of a unit.
+"""The answers of a comparison: RUN/answers/, where a unit's file is called as its shard is, has a row an image.
 
 They are written before the unit's shard, and the shard carries their SHA-256, so that a file that was changed or taken
 away is noticed. The first runs have no such sum; their answers are read as they are.
@@ -22,6 +22,7 @@ from foible.findings import read_shard, shard_files
 from foible.records import read_classes
 from foible.runs.folder import RunFolder
 from foible.runs.local import Shard
+from foible.runs.spans import Span
 
 FOLDER = "answers"
 SUM = b"foible.answers_sha256"  # in the metadata of a unit's shard
@@ -37,13 +38,13 @@ SCHEMA = pa.schema(
 )
 
 
-def with_answers(unit: int, told: pa.Table, found: pa.Table, unreadable: list[str]) -> Shard:
+def with_answers(span: Span, told: pa.Table, found: pa.Table, unreadable: list[str]) -> Shard:
     """The findings of a unit, which carry the sum of its answers, with the answers and the unreadable files beside."""
     sink = pa.BufferOutputStream()
     pq.write_table(told, sink, compression="zstd", write_page_checksum=True)
     data = sink.getvalue().to_pybytes()
     rows = found.replace_schema_metadata({**found.schema.metadata, SUM: hashlib.sha256(data).hexdigest()})
-    name = f"{FOLDER}/unit-{unit:06d}"
+    name = f"{FOLDER}/{span.name}"
     lines = {f"{name}.unreadable": "\n".join(unreadable).encode()} if unreadable else {}
     return Shard(rows, {f"{name}.parquet": data, **lines})
 

@@ -44,11 +44,7 @@ def _versions(basket: Basket, config: CompareConfig) -> tuple[str, str]:
 def settings_of(task: Task) -> dict[str, Any]:
     """What the findings depend on, besides what all recipes have."""
     old, new = _versions(task.basket, task.config)
-    pixels = task.matched.size[0] * task.matched.size[1]
-    return {
-        "names": list(task.basket.names), "old": old, "new": new, "labelled": not task.config.unlabelled,
-        "unit": task.config.unit or max(256, min(4096, 21_000_000 // pixels)),
-    }  # fmt: skip
+    return {"names": list(task.basket.names), "old": old, "new": new, "labelled": not task.config.unlabelled}
 
 
 def compare(

@@ -16,6 +16,7 @@ from foible.objectives import of_class, probabilities
 from foible.recipes.compare.answers import with_answers
 from foible.recipes.compare.rows import Flagged, Rule, finding_rows
 from foible.runs.local import Shard, Tick
+from foible.runs.spans import Span
 from foible.runs.task import ImageUnits, Task
 from foible.text import shown
 
@@ -30,14 +31,14 @@ class Comparing(ImageUnits):
         old, new = (names.index(self.settings[version]) for version in ("old", "new"))
         self.rule = Rule(len(names), old, new, self.labelled)
 
-    def unit(self, number: int, tick: Tick) -> Shard:
+    def unit(self, span: Span, tick: Tick) -> Shard:
         """Answers and findings of one unit, and what could not be read."""
         basket, matched, key = self.task.basket, self.task.matched, self.task.key
         tables, flagged = [], []
         unreadable: list[str] = []
         threads = self.task.workers
         for seen in judged(
-            basket, matched.data, index=self.parts[number], canvas=matched.canvas, keep=True, workers=threads
+            basket, matched.data, index=self.part(span), canvas=matched.canvas, keep=True, workers=threads
         ):
             assert seen.canvas is not None
             said, labels = answers(seen.logits), matched.labels[seen.index]
@@ -59,7 +60,7 @@ class Comparing(ImageUnits):
         if flagged:
             found = finding_rows(basket, matched, self.rule, Flagged.gather(flagged), key)
         rows = with_metadata(found, basket.classes, {key: self.settings})
-        return with_answers(number, told, rows, list(map(shown, unreadable)))
+        return with_answers(span, told, rows, list(map(shown, unreadable)))
 
 
 def _answers(seen: Judged, files: Sequence[str] | None, labels: Tensor, said: Tensor) -> pa.Table:

@@ -7,6 +7,7 @@ DISTORT = Recipe(
     "distort",
     DistortConfig,
     doing="Distorting",
+    counted="images",
     read="foible.recipes.distort.recipe:read_options",
     parts=("method",),
     make="foible.recipes.distort.recipe:make_parts",

@@ -26,6 +26,7 @@ from foible.recipes.distort.gradients import look
 from foible.recipes.distort.masking import NONE
 from foible.recipes.distort.methods import asked_with, make_methods, names_of, read_method
 from foible.recipes.distort.targets import read_target
+from foible.recipes.distort.units import check_places, layer_of
 from foible.runs.defaults import check_images
 from foible.runs.job import run
 from foible.runs.recipe import Recipe, known_options
@@ -50,6 +51,7 @@ def check_task(task: Task) -> None:
     a gradient the source must have one. How a source hides its gradient is told."""
     asked_with(task.parts["method"], task.named["method"], task.config.norm)
     read_target(task.config.target, task.basket.classes)
+    check_places(task)
     images = check_images(task)
     if images is None:
         return
@@ -64,6 +66,7 @@ def check_task(task: Task) -> None:
             raise UserError(f"{one.words}; the method {follow[0]!r} follows gradients: {advice}")
         if layer is None:
             basket.remarks[one.kind] = one.told
+    layer_of(task, layer)  # or an error that says what is wrong with it
     if task.config.unlabelled and not task.quiet and seen:  # with labels, they are told with the accuracy
         print("\n".join(basket.remarks.values()), file=sys.stderr)
 

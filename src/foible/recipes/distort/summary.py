@@ -20,7 +20,7 @@ from foible.recipes.distort.bystander import Bystander, amplified
 from foible.recipes.distort.masking import in_words
 from foible.recipes.distort.robust import Standing, read_eps
 from foible.records import read_configs, read_json
-from foible.runs.record import CONFIG
+from foible.runs.record import CONFIG, further
 from foible.statistics import wilson
 
 COLUMNS = tuple(dict.fromkeys((*COUNTED, *robust.COLUMNS, "said", "after", "change", "method")))
@@ -100,6 +100,7 @@ def summarise_distortions(
         configs = read_configs(table.schema.metadata, "findings")
         for part, config in tally(table, cells=False):
             one = made.setdefault((part.name, config), DistortTally(Tally(part.name), configs.get(config, {})))
+            one.settings = further(one.settings, configs.get(config, {}))
             one.tally.add(part)
             mine = pc.and_(pc.equal(table.column("suspect"), part.name), pc.equal(table.column("config"), config))
             one.standing.add(table.filter(mine))

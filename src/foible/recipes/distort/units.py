@@ -16,6 +16,7 @@ from foible.errors import UserError
 from foible.findings import with_metadata
 from foible.images import to_floats
 from foible.networks.load.opened import first_line
+from foible.progress import Stages
 from foible.recipes.config import DistortConfig
 from foible.recipes.distort.fallback import NAME, begun, nowhere, pool_of, unsearched
 from foible.recipes.distort.layer import Layer
@@ -27,27 +28,45 @@ from foible.recipes.distort.softmax import without_softmax
 from foible.recipes.distort.targets import Fallback, Reached, once_more, over_targets, read_target, targets_of
 from foible.recipes.seeds import right_under_source
 from foible.runs.local import Tick
+from foible.runs.spans import Span
 from foible.runs.task import Seeds, Task
 from foible.search.nearest import Model, Nearest, length
 from foible.search.nearest.decision import Pool, decision
+
+SMALL = 512  # rows that are searched together, of images of at most 7,800 values
 
 
 class Distorting:
     """The units of a distortion. The source is the first network of the basket."""
 
     def __init__(self, task: Task) -> None:
-        self.task, self.settings = task, task.settings
+        self.task, self.settings, self.stages = task, task.settings, Stages()
         self.basket, self.matched = task.basket, task.matched
-        self.layer = layer_of(task)  # what is wrong with it should be said now and not after the first unit
+        self.layer = layer_of(task, self.settings["layer"])
         self.masked = set(self.settings.get("masking", ()))
         softmax = SATURATED in self.masked and self.layer is None
         self.model: Model = without_softmax(self.basket, self.basket.names[0]) if softmax else self.source
         self.askings = ASKINGS if STOCHASTIC in self.masked else 1
 
     @property
-    def sizes(self) -> list[int]:
-        size, count = self.settings["unit"], len(self.task.seeds["chosen"])
-        return [self.tries * min(size, count - first) for first in range(0, count, size)]
+    def lanes(self) -> list[int]:
+        return [len(self.task.seeds["chosen"])]
+
+    @property
+    def most(self) -> int:
+        rows: int = self.settings["rows"]
+        return max(self.least, rows // self.tries)
+
+    @property
+    def least(self) -> int:
+        return 1
+
+    @property
+    def first(self) -> int:
+        """A GPU, and a CPU with small images, takes as long for a few."""
+        if self.basket.device.type != "cpu":
+            return 256
+        return 8 if self.settings["rows"] > SMALL else 1
 
     @property
     def tries(self) -> int:
@@ -62,10 +81,6 @@ class Distorting:
         target = read_target(settings["target"], self.basket.classes)
         return kind_of(target, settings["method"], settings["likeliest"])
 
-    def part(self, unit: int) -> Tensor:
-        size = self.settings["unit"]
-        return self.task.seeds["chosen"][unit * size : (unit + 1) * size]
-
     def source(self, images: Tensor) -> Tensor:
         """The source's logits (n, classes)."""
         return self.basket.judge(images, self.basket.names[:1])[0]
@@ -74,9 +89,9 @@ class Distorting:
         """Images that a search may begin with."""
         return pool_of(self.matched, self.model, self.basket.device, targets)
 
-    def asked(self, unit: int) -> Asked:
+    def asked(self, span: Span) -> Asked:
         """The images of a unit, what they are, and what every network says of them."""
-        positions = self.part(unit)
+        positions = self.task.seeds["chosen"][span.first : span.end]
         seen = read(self.matched.data, positions, [self.matched.canvas])
         if seen.problems:
             position, why = seen.problems[0]
@@ -88,11 +103,13 @@ class Distorting:
         labels = own if self.settings["unlabelled"] else self.matched.labels[positions].to(own.device)
         return Asked(positions, pixels, labels, logits)
 
-    def unit(self, number: int, tick: Tick) -> Any:
+    def unit(self, span: Span, tick: Tick) -> Any:
         """The rows of one unit."""
-        settings, key = self.settings, self.task.key
+        settings, key, going = self.settings, self.task.key, self.stages
         kind, norm = self.kind, settings["norm"]
-        asked = self.asked(number)
+        asked = self.asked(span)
+        going.begin(span.size, tick)
+        searched = going.tick("search", self.tries)
         targets = targets_of(
             kind, asked.labels, asked.positions, asked.logits[0],
             seed=settings["seed"], likeliest=settings["likeliest"],
@@ -104,7 +121,7 @@ class Distorting:
         origins, layer = to_floats(asked.pixels), self.layer
         start = origins if layer is None else layer.points(origins)
         try:
-            exact = self.searched(asked, start, kind, targets, spend, tick)
+            exact = self.searched(asked, start, kind, targets, spend, searched)
         except RuntimeError as error:  # of a method of the user's own
             if NONE not in self.masked:
                 raise
@@ -117,6 +134,7 @@ class Distorting:
             saved, after = settled(self.model, origins, exact, asked.labels, sloped=sloped, **how), None
         else:
             exact, saved, after = _in_the_layer(asked, start, exact, layer, norm)
+        going.done("settle")
         names = names_of(settings["method"])
         table = make_rows(
             self.basket, self.matched, asked, start, exact, saved, norm=norm, after=after,
@@ -124,6 +142,7 @@ class Distorting:
             large=settings.get("floats", False), methods=[*(names if len(names) > 1 else [None]), NAME],
             askings=self.askings, best=settings["target"] == "best",
         )  # fmt: skip
+        going.end()
         return with_metadata(table, self.basket.classes, {key: settings})
 
     @property
@@ -186,13 +205,13 @@ def _in_the_layer(
     return replace(exact, images=ends, distance=length(ends - start, norm)), images, after
 
 
-def layer_of(task: Task) -> Layer | None:
+def layer_of(task: Task, name: str | None) -> Layer | None:
     """The layer whose output is distorted; None for the image itself."""
-    if task.settings["layer"] is None:
+    if name is None:
         return None
     some = read(task.matched.data, task.matched.index[:16], [task.matched.canvas])
     images = to_floats(some.images[0].to(task.basket.device))
-    layer = Layer(task.basket, task.settings["layer"], images[:1])
+    layer = Layer(task.basket, name, images[:1])
     layer.check(images)
     return layer
 
@@ -213,39 +232,40 @@ def match_source(data: Dataset | Photographs, basket: Basket, canvas: str | None
     return match(data, basket if alone.canvas is None else alone, canvas=canvas, labelled=labelled)
 
 
+def check_places(task: Task) -> None:
+    """Refuse images that are not there."""
+    matched, asked = task.matched, torch.tensor(task.config.places, dtype=torch.int64)
+    unknown = asked[~torch.isin(asked, matched.index)].tolist()
+    if unknown:
+        data = f"{matched.data.name!r} ({matched.data.split}), which has {len(matched.data)}"
+        raise UserError(f"places: {unknown[0]} is no image of {data}, or has no label that the networks know")
+
+
 def images_of(task: Task) -> Seeds:
     """`chosen`: positions of the images, drawn by the seed; or those that were asked for, in their order."""
     if not task.config.places:
         return right_under_source(task)
     matched, asked = task.matched, torch.tensor(task.config.places)
-    unknown = asked[~torch.isin(asked, matched.index)].tolist()
-    if unknown:
-        data = f"{matched.data.name!r} ({matched.data.split}), which has {len(matched.data)}"
-        raise UserError(f"places: {unknown[0]} is no image of {data}, or has no label that the networks know")
     seeds = right_under_source(replace(task, matched=replace(matched, index=asked)))
     return replace(seeds, tensors={**seeds.tensors, "chosen": asked[torch.isin(asked, seeds.tensors["chosen"])]})
 
 
 def settings_of(task: Task) -> dict[str, Any]:
-    """What the findings depend on, besides what all recipes have."""
+    """What the findings depend on, besides what all recipes have; and, where the images are chosen, how many."""
     config, matched = task.config, task.matched
-    data, classes = matched.data, len(task.basket.classes)
+    data = matched.data
     channels = data.channels if isinstance(data, Photographs) else data.images.shape[1]
     values = channels * matched.size[0] * matched.size[1]
     gpu = task.basket.device.type != "cpu"  # it likes more rows at once, and does one unit after another
     rows = max(16, min(32_768, 20_000_000 // values) if gpu else min(4096, 4_000_000 // values))
-    several = kind_of(config.target, config.method, config.likeliest) in ("best", "worst", "each")
-    tries = min(classes - 1, config.likeliest or classes) if several else 1
-    least = 1 if config.target == "each" else 8
-    share = config.images if gpu else -(-config.images // 2)
     same = ("target", "norm", "layer", "images", "seed", "likeliest", "wrong", "lattice", "budget", "unlabelled")
     # Left out of most settings, and of their hash.
     rare = {"places": list(config.places), "floats": config.floats, "masking": list(task.basket.remarks)}
+    counted = [name for name in ("drawn", "chosen") if name in task.seeds]  # with those passed over as wrong, without
     return {
         "source": task.basket.names[0],
         **{name: getattr(config, name) for name in same},
         **{name: value for name, value in rare.items() if value},
-        **{name: len(task.seeds[name]) for name in ("drawn", "chosen")},  # with those passed over as wrong, and without
+        **{name: len(task.seeds[name]) for name in counted},
         "rows": rows,
-        "unit": config.unit or max(least, min(rows // tries, share)),
     }

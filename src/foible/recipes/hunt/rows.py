@@ -37,6 +37,7 @@ from foible.findings.rows import (
 from foible.findings.telling import best_of_each, telling
 from foible.images import encode_png, to_bytes, to_floats
 from foible.objectives import Objective, of_class, probabilities, slack_of
+from foible.progress import Stages
 from foible.realism import Realism
 from foible.search.shrink import Shrunk, shrink
 from foible.search.task import EXHAUSTED, FOUND, INVALID, Accepted, Found, Trials
@@ -80,13 +81,17 @@ def make_rows(
     config: str,
     shrinks: bool = False,
     realism: Realism | None = None,
+    going: Stages | None = None,
+    smallest: Callable[..., Shrunk] = shrink,
 ) -> Callable[[], pa.Table]:
     """A row for each of the trials that `found` speaks of, by `foible.findings.SCHEMA`. All that networks have to say
     is asked here; the function that is given back puts it together.
 
     index: (n,) where in the data the seed images stand. labelled: the aims are known labels, not a consensus. Of a
     trial that found nothing a row keeps what it takes to see it again: the place of its seed image, and its path.
+    going: hears how far this is. smallest: what makes a find's change as small as can be, where that is asked for.
     """
+    going = going or Stages()
     count, aims, several = len(trials.lanes), trials.aims, found.trial is not None
     everyone, accepted = [suspect, *basket.peers(suspect)], found.accepted
     moves = torch.bincount(accepted.row, minlength=count)
@@ -106,10 +111,14 @@ def make_rows(
     images, origins = _pngs(seen), _pngs(to_bytes(begun))
     typical = None if realism is None else realism.score(to_floats(seen), begun).cpu()
     films = _films(space, seeds, paths, accepted, start, aims, held)
+    going.done("rows")
     least: Callable[[], Columns] = dict
     if shrinks and len(held):
         first = seeds[held.to(seeds.device)]
-        shrunk = shrink(space, objective, basket, first, aims[held], paths[held], suspect=suspect)
+        shrunk = smallest(
+            space, objective, basket, first, aims[held], paths[held], suspect=suspect,
+            tick=going.tick("shrink", len(held) / max(1, count)),
+        )  # fmt: skip
         least = _least(space, shrunk, held, None if several else at["kinds"], count)
 
     def table() -> pa.Table:

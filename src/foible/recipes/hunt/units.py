@@ -1,51 +1,76 @@
-"""The units of a hunt: a suspect and some lanes each, searched, settled and judged by the whole basket."""
+"""The units of a hunt: some lanes of a suspect each, searched, settled and judged by the whole basket."""
 
 from __future__ import annotations
 
-import math
 from functools import cached_property
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from foible import png
+from foible import png, specs
 from foible.basket import Budget
+from foible.basket.basket import FEW, LARGE
 from foible.data import Photographs, read
 from foible.errors import UserError
 from foible.findings import with_metadata
+from foible.progress import Stages
 from foible.realism import Realism
 from foible.realism import fit as fit_realism
+from foible.recipes.hunt.parts import ATLAS
 from foible.recipes.hunt.rows import make_rows
 from foible.recipes.seeds import peers_of
 from foible.runs.local import Tick
-from foible.runs.task import Task
+from foible.runs.spans import Span
+from foible.runs.task import FIRST, LEAST, Task
 from foible.search import Trials
+from foible.search.climb.dense import is_cheap
+
+AT_ONCE = 1024 * 3 * 32 * 32  # values of the images of a first unit on a GPU
 
 
 class Searching:
     """The units of a hunt, and of any recipe that moves seed images through a space: (suspect, lanes from … to …)."""
 
     def __init__(self, task: Task) -> None:
-        self.task, self.settings = task, task.settings
-        if "eligible" in task.seeds and task.named["realism"].startswith("network:"):
+        self.task, self.settings, self.stages = task, task.settings, Stages()
+        if "eligible" in task.seeds and task.named.get("realism", "").startswith("network:"):
             _ = self.realism  # what is wrong with that network should be said now and not after the first unit
         if task.basket.device.type != "cpu" and self.settings["trials"] >= png.MANY:
             png.helpers()  # they start while the GPU searches
 
-    @cached_property
-    def units(self) -> list[tuple[str, int, int]]:
-        """(suspect, first lane, end) of every unit."""
-        size, trials = self.settings["unit"], self.settings["trials"]
-        return [
-            (suspect, first, min(first + size, trials))
-            for suspect in self.settings["suspects"]
-            for first in range(0, trials, size)
-        ]
+    @property
+    def lanes(self) -> list[int]:
+        """Trials of each suspect: the parts of a hunt."""
+        return [self.settings["trials"]] * len(self.settings["suspects"])
 
     @property
-    def sizes(self) -> list[int]:
-        return [end - first for _, first, end in self.units]
+    def most(self) -> int:
+        """A GPU likes more lanes at once, and does one unit after another."""
+        lanes, values = (250_000, 256_000_000) if self.task.basket.device.type != "cpu" else (20_000, 16_000_000)
+        return max(LEAST, min(lanes, values // self.values))
+
+    @property
+    def values(self) -> int:
+        """Of an image: pixels × channels."""
+        data, (height, width) = self.task.matched.data, self.task.matched.size
+        return height * width * int(data.channels if isinstance(data, Photographs) else data.images.shape[1])
+
+    @property
+    def least(self) -> int:
+        """Of large images a CPU is shown a few at a time."""
+        large = self.task.basket.device.type == "cpu" and self.values >= LARGE
+        return FEW if large else LEAST
+
+    @property
+    def first(self) -> int:
+        """Fewer, the larger the images. Small networks on a GPU take seconds for as many as there may be, and as long
+        for a few."""
+        if self.task.basket.device.type == "cpu":
+            return max(self.least, min(FIRST, FIRST * 3072 // self.values) if self.least == LEAST else 0)
+        if is_cheap(self.task.basket, list(self.task.basket.names)):
+            return self.most
+        return min(self.most, max(FIRST, AT_ONCE // self.values))  # the last lanes of a unit leave a GPU idle
 
     def trials(self, lanes: Tensor) -> tuple[Trials, Tensor]:
         """The trials of these lanes, and where in the data their seed images stand."""
@@ -61,47 +86,53 @@ class Searching:
 
     @cached_property
     def realism(self) -> Realism | None:
-        """What tells how typical an image looks: fitted to some of the seed images, the same ones in every process."""
+        """What tells how typical an image looks: fitted to some images of the data, the same ones in every process and
+        however many trials there are."""
         if self.settings["realism"] == "none":
             return None
-        eligible, matched = self.task.seeds["eligible"], self.task.matched
+        clean, matched = self.task.seeds.get("typical", self.task.seeds["eligible"]), self.task.matched
         most = max(64, min(2000, 40_000_000 // (matched.size[0] * matched.size[1])))
-        places = torch.linspace(0, len(eligible) - 1, min(most, len(eligible)), dtype=torch.float64).long()
-        seen = read(matched.data, eligible[places], [matched.canvas])
+        places = torch.linspace(0, len(clean) - 1, min(most, len(clean)), dtype=torch.float64).long()
+        seen = read(matched.data, clean[places], [matched.canvas])
         return fit_realism(self.task.named["realism"], seen.images[0], basket=self.task.basket, may=self.task.may)
 
-    def unit(self, number: int, tick: Tick) -> Any:
-        """The rows of one unit."""
-        task, settings, (suspect, first, end) = self.task, self.settings, self.units[number]
-        trials, index = self.trials(torch.arange(first, end))
-        basket = task.basket.only([suspect, *peers_of(task.basket, suspect, settings["peers"])])
+    def unit(self, span: Span, tick: Tick) -> Any:
+        """The rows of some lanes of one suspect."""
+        task, settings, suspect = self.task, self.settings, self.settings["suspects"][span.part]
+        trials, index = self.trials(torch.arange(span.first, span.end))
+        basket, going = task.basket.only([suspect, *peers_of(task.basket, suspect, settings["peers"])]), self.stages
+        going.begin(span.size, tick)
         found = task.parts["search"](
             task.parts["space"], task.parts["objective"], basket, trials, suspect=suspect, seed=settings["seed"],
-            precision=settings["precision"], budget=Budget(forwards=settings["budget"]), tick=tick,
+            precision=settings["precision"], budget=Budget(forwards=settings["budget"]), tick=going.tick("search"),
         )  # fmt: skip
         if found.trial is not None:
             trials, index = trials.rows(found.trial), index[found.trial]
         rows = make_rows(
             task.parts["space"], task.parts["objective"], basket, trials, found, suspect=suspect,
             data=task.matched.data, index=index, labelled=not settings["unlabelled"], config=task.key,
-            shrinks=settings["shrink"], realism=self.realism,
+            shrinks=settings["shrink"], realism=self.realism, going=going,
         )  # fmt: skip
+        going.end()
         return lambda: with_metadata(rows(), task.basket.classes, {task.key: settings})
 
 
 def settings_of(task: Task) -> dict[str, Any]:
     """What the findings depend on, besides what all recipes have."""
-    config, basket, matched = task.config, task.basket, task.matched
-    data = matched.data
-    channels = data.channels if isinstance(data, Photographs) else data.images.shape[1]
-    pixels = channels * matched.size[0] * matched.size[1]
-    gpu = basket.device.type != "cpu"  # it likes more lanes at once, and does one unit after another
-    share = config.trials if config.atlas or gpu else math.ceil(config.trials / 2)  # an atlas is one map a unit
-    lanes, values = (250_000, 256_000_000) if gpu else (20_000, 16_000_000)
+    config, basket = task.config, task.basket
     same = ("trials", "seed", "precision", "budget", "unlabelled", "atlas", "shrink")
     return {
         "suspects": list(config.suspect) or [name for name in basket.names if name not in config.peers],
         "peers": list(config.peers),
         **{name: getattr(config, name) for name in same},
-        "unit": config.unit or max(16, min(lanes, values // pixels, share)),
+        **_together(task),
     }
+
+
+def _together(task: Task) -> dict[str, int]:
+    """Lanes that share an archive, in the one search whose lanes touch: its rows depend on that."""
+    config = task.config
+    if specs.parse(task.named["search"]).name != ATLAS:
+        return {}
+    halves = not config.atlas and task.basket.device.type == "cpu"
+    return {"together": config.unit or max(LEAST, -(-config.trials // 2) if halves else config.trials)}

@@ -7,6 +7,7 @@ RANK = Recipe(
     "rank",
     RankConfig,
     doing="Ranking",
+    counted="images",
     read="foible.recipes.rank.recipe:read_options",
     parts=("realism",),
     make=lambda *_: {},

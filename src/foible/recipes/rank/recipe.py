@@ -56,7 +56,6 @@ def settings_of(task: Task) -> dict[str, Any]:
         "suspects": list(config.suspect) or [name for name in names if name not in config.peers],
         "peers": list(config.peers), "top": config.top, "label": config.label,
         "peer_confidence": config.peer_confidence, "suspect_confidence": config.suspect_confidence,
-        "unit": config.unit or max(256, min(4096, 21_000_000 // (task.matched.size[0] * task.matched.size[1]))),
     }  # fmt: skip
 
 

@@ -21,6 +21,7 @@ from foible.objectives import Dissent
 from foible.recipes.rank.rows import Counts, Ranking, Side, as_shard, finding_rows, gather, rank_batch
 from foible.recipes.seeds import peers_of
 from foible.runs.local import Tick
+from foible.runs.spans import Span
 from foible.runs.task import ImageUnits, Task
 
 
@@ -56,11 +57,11 @@ class Ranker:
 class Judging(Ranker, ImageUnits):
     """The first pass: of every unit of images, the best so far of each suspect."""
 
-    def unit(self, number: int, tick: Tick) -> pa.Table:
+    def unit(self, span: Span, tick: Tick) -> pa.Table:
         """The ranking of one unit of positions."""
         basket, matched = self.task.basket, self.task.matched
         rankings, counts = [Ranking(self.settings["top"]) for _ in self.sides], Counts()
-        for seen in self.judged(self.parts[number]):
+        for seen in self.judged(self.part(span)):
             counts.add(rank_batch(basket, matched, self.truths, self.sides, self.objective, seen, rankings))
             tick(len(seen.index) + len(seen.problems))
         return as_shard(rankings, counts, {self.task.key: self.settings})
@@ -77,25 +78,19 @@ class Keeping(Ranker):
             raise none_read(data.name, len(data), self.counts.unreadable[0])
 
     @property
-    def slices(self) -> list[tuple[int, int, int]]:
-        """(suspect, from, to) of every unit: few enough rows for their images to be held, and at least one unit, if
-        only to say that nothing was found."""
-        size = max(16, min(1000, 21_000_000 // (self.task.matched.size[0] * self.task.matched.size[1])))
-        found = [
-            (suspect, start, min(start + size, len(ranking.score)))
-            for suspect, ranking in enumerate(self.best)
-            for start in range(0, len(ranking.score), size)
-        ]
-        return found or [(0, 0, 0)]
+    def lanes(self) -> list[int]:
+        """Images kept for each suspect."""
+        return [len(ranking.score) for ranking in self.best]
 
     @property
-    def sizes(self) -> list[int]:
-        return [end - start for _, start, end in self.slices]
+    def most(self) -> int:
+        """Few enough rows for their images to be held."""
+        return max(16, min(1000, 21_000_000 // (self.task.matched.size[0] * self.task.matched.size[1])))
 
-    def unit(self, number: int, tick: Tick) -> pa.Table:
+    def unit(self, span: Span, tick: Tick) -> pa.Table:
         """Findings of one suspect, in the order of its ranking."""
         basket, matched, key = self.task.basket, self.task.matched, self.task.key
-        suspect, start, end = self.slices[number]
+        suspect, start, end = span
         position, aims = self.best[suspect].position[start:end], self.best[suspect].aim[start:end]
         tables, done = [SCHEMA.empty_table()], 0
         for seen in self.judged(position) if len(position) else ():

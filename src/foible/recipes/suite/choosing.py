@@ -26,6 +26,7 @@ from foible.recipes.compare.answers import answer_files
 from foible.records import TEXT, check, read_classes
 from foible.runs.folder import RunFolder
 from foible.runs.recipe import recipe_of
+from foible.runs.told import counted
 from foible.text import shown
 
 KEPT = ("broken", "fixed", "dissent")  # tags of rows that are mistakes; where all disagree with the label is none
@@ -90,9 +91,13 @@ def open_source(run: str | Path, trust: bool = False) -> FrozenRun:
         raise UserError(f"{str(run)!r} is a run of {recipe.name}, which finds no images to freeze")
     if settings.get("layer") is not None:
         raise UserError(f"the run {str(run)!r} distorts a layer, and its images are as they were: nothing to freeze")
-    lacking = folder.missing(config["units"])
+    lacking = sum(span.size for span in folder.missing())
     if lacking:
-        raise UserError(f"the run {str(run)!r} lacks {len(lacking)} units: finish it first, with the command it began")
+        what = counted(settings) if "lanes" in config else "units"
+        raise UserError(
+            f"the run {str(run)!r} lacks {lacking} of {sum(folder.lanes)} {what}: finish it first, with the command it "
+            "began"
+        )
     first = shard_files(run)[0]
     classes = read_classes(read_shard(first, ["id"]).schema.metadata, str(first))
     check(list(classes), [TEXT], f"{first}: foible.classes")
