@@ -74,7 +74,7 @@ class RunFolder:
 
     def _anything_done(self) -> bool:
         """Whether a unit has been finished here: a run that failed before its first may begin anew."""
-        begun = ("config.json", "run.lock", "unreadable.txt")
+        begun = ("config.json", "run.lock", "unreadable.txt", "seeds.safetensors")
         files = (file for file in self.path.rglob("*") if not file.name.startswith("."))  # those are half-written ones
         return any(file.is_file() and file.name not in begun for file in files)
 
