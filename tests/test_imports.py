@@ -15,10 +15,11 @@ LEAVES = (
 FLOORS = (  # of the house, from the ground
     LEAVES,
     ("data", "networks"),
+    ("generators",),
     ("basket",),
     ("spaces", "objectives"),
     ("search",),
-    ("runs.folder", "runs.record"),  # a run on disk: shards and settings, whatever is in them
+    ("runs.folder", "runs.record", "runs.spans"),  # a run on disk: shards and settings, whatever is in them
     ("findings", "realism", "sensitivity"),
     ("runs", "transfer"),
     ("recipes", "inspect"),

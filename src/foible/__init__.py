@@ -13,12 +13,15 @@ if TYPE_CHECKING:
     from foible.data import load
     from foible.errors import FoibleError, Interrupted, UserError
     from foible.findings import Findings
+    from foible.generators.opening import open_generator
+    from foible.generators.train import train_generator
     from foible.images import settle
     from foible.networks.preprocess import Preprocess
     from foible.objectives import Dissent, Distances
     from foible.recipes.compare.recipe import compare
     from foible.recipes.distort.recipe import distort
     from foible.recipes.distort.summary import robust_accuracy
+    from foible.recipes.explain.recipe import explain
     from foible.recipes.hunt.recipe import hunt
     from foible.recipes.rank.recipe import rank
     from foible.recipes.train.train import train
@@ -63,11 +66,14 @@ _HOMES = {
     "hunt": "foible.recipes.hunt.recipe",
     "lbfgs": "foible.search.nearest.lbfgs",
     "load": "foible.data",
+    "explain": "foible.recipes.explain.recipe",
+    "open_generator": "foible.generators.opening",
     "rank": "foible.recipes.rank.recipe",
     "robust_accuracy": "foible.recipes.distort.summary",
     "run": "foible.runs.job",
     "settle": "foible.images",
     "train": "foible.recipes.train.train",
+    "train_generator": "foible.generators.train",
     "write_report": "foible.report",
 }
 
@@ -91,16 +97,19 @@ __all__ = [
     "closest",
     "compare",
     "distort",
+    "explain",
     "gradient",
     "hill_climb",
     "hunt",
     "lbfgs",
     "load",
+    "open_generator",
     "rank",
     "robust_accuracy",
     "run",
     "settle",
     "train",
+    "train_generator",
     "write_report",
 ]
 

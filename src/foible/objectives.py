@@ -163,4 +163,46 @@ class Distances(Dissent):
         return apart - between
 
 
-OBJECTIVES = {"dissent": Dissent, "distances": Distances}
+@dataclass(frozen=True)
+class Restore:
+    """Paper 2: the suspect gives the class aimed at, A(X′) = C. The score is its log-probability: to climb it is to
+    descend the cross entropy.
+
+    confidence: the least probability that it must give C, besides preferring it. peers: they must prefer C too.
+    """
+
+    asks: ClassVar[Asks] = "suspect"
+
+    confidence: float = 0.0
+    peers: bool = False
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.confidence <= 1:
+            raise UserError(f"confidence is {self.confidence}: expected a probability from 0 to 1")
+
+    def score(self, logits: Tensor, aim: Tensor) -> Tensor:
+        return logits.log_softmax(1).gather(1, aim[:, None])[:, 0]
+
+    def allows(self, logits: Tensor, aim: Tensor) -> Tensor:
+        if not self.peers:
+            return torch.ones_like(aim, dtype=torch.bool)
+        return (_ahead(logits, aim, 0.0) > 0).all(0)
+
+    def slack(self, logits: Tensor, aim: Tensor) -> Tensor:
+        """As `Dissent.slack`; peers that need not agree never fail."""
+        own = _ahead(logits[:1], aim, self.confidence)
+        others = _ahead(logits[1:], aim, 0.0) if self.peers else torch.full_like(logits[1:, :, 0], 1e9)
+        return torch.cat([own, others])
+
+    def found(self, logits: Tensor, aim: Tensor) -> Tensor:
+        right = (_ahead(logits[:1], aim, self.confidence) > 0)[0]  # NaN is never above 0
+        return right & self.allows(logits[1:], aim)
+
+
+def _ahead(logits: Tensor, aim: Tensor, confidence: float) -> Tensor:
+    """(networks, n): by how much, in log-odds, the class is more than what it must exceed."""
+    others = logits.scatter(2, aim.expand(len(logits), -1)[..., None], -torch.inf)
+    return of_class(logits, aim) - _at_least(others, confidence)
+
+
+OBJECTIVES = {"dissent": Dissent, "distances": Distances, "restore": Restore}

@@ -92,6 +92,8 @@ def _texts(given: Iterable[object]) -> Iterator[str]:
                     text = specs.split_name(text.partition(":")[2])[1]
                 if text and not text.partition("?")[0].endswith(".py"):
                     yield text
+                    if "generator=" in text:
+                        yield from _texts([specs.parse(text).options.get("generator", "")])
         elif isinstance(one, list | tuple):
             yield from _texts(one)
 

@@ -100,6 +100,10 @@ def bind(maker: Callable[..., Any], options: Mapping[str, str], what: str) -> di
         for name, parameter in inspect.signature(maker).parameters.items()
         if parameter.default is not inspect.Parameter.empty
     }
+    if dataclasses.is_dataclass(maker):
+        for entry in dataclasses.fields(maker):
+            if not entry.metadata.get("spec", True):
+                parameters.pop(entry.name, None)
     hints = get_type_hints(maker.__init__ if inspect.isclass(maker) else maker)
     for key in options:
         if key not in parameters:
@@ -133,7 +137,9 @@ def resolve(text: str, table: Mapping[str, Any], kind: str, may: Permission | No
             f"unknown {kind} {text!r}{did_you_mean(spec.name, table)}; known: {known}, or FILE.py:NAME for your own"
         )
     if inspect.isclass(found):
-        return found(**bind(found, spec.options, text))
+        options = bind(found, spec.options, text)
+        # What an option names may be code as well: such a class wants to know what may be run.
+        return found.permitted(may, **options) if hasattr(found, "permitted") else found(**options)
     if inspect.isfunction(found):
         return partial(found, **bind(found, spec.options, text)) if spec.options else found
     if spec.options:
@@ -155,7 +161,7 @@ def spec_of(thing: Any, table: Mapping[str, Any]) -> str | None:
         options = {
             field.name: getattr(thing, field.name)
             for field in dataclasses.fields(thing)
-            if field.init and getattr(thing, field.name) != field.default
+            if field.init and field.metadata.get("spec", True) and getattr(thing, field.name) != field.default
         }
     for name, known in table.items():
         if known is maker:

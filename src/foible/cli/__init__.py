@@ -22,7 +22,7 @@ import typer
 from typer.core import TyperGroup
 from typer.main import get_command
 
-from foible.cli import compare, data, distort, doctor, gate, hunt, labels, rank, runs, study, train
+from foible.cli import compare, data, distort, doctor, explain, gate, generator, hunt, labels, rank, runs, study, train
 from foible.cli import run as own
 from foible.cli.inspect import commands as inspect
 from foible.errors import FoibleError, Interrupted, UserError
@@ -39,6 +39,7 @@ Our words, and the field's:
 [bold]distort[/bold]    the smallest change that changes an answer (minimal adversarial perturbation)
 [bold]compare[/bold]    two versions on the same images: broken and fixed (negative flips)
 [bold]rank[/bold]       unlabelled images, the clearest dissent first (query by committee)
+[bold]explain[/bold]    what would have mended a mistake (counterfactual explanation)
 [bold]suite[/bold]      findings and flips frozen to test versions to come (regression tests)
 [bold]gate[/bold]       pass, fail or inconclusive, for CI
 [bold]space[/bold]      what may be done to an image (perturbation model, threat model)
@@ -53,7 +54,7 @@ EPILOG = """First steps: [bold]foible demo[/bold]. What this machine has: [bold]
 Exit codes: 0 done, 1 a gate failed, 2 wrong input, 3 interrupted, 4 an error of ours.
 """
 
-RESUMABLE = ("run", "gate", "demo", "train", "study")  # besides the recipes: what they finished is kept
+RESUMABLE = ("run", "gate", "demo", "train", "generator", "study")  # besides the recipes: what they finished is kept
 
 BROKEN_PIPE = 141  # what a shell reports for any program whose reader went away
 
@@ -100,6 +101,7 @@ app.command(rich_help_panel="Find")(hunt.hunt)
 app.command(rich_help_panel="Find")(compare.compare)
 app.command(rich_help_panel="Find")(distort.distort)
 app.command(rich_help_panel="Find")(rank.rank)
+app.command(rich_help_panel="Find")(explain.explain)
 app.command(rich_help_panel="Find")(hunt.demo)
 app.command(rich_help_panel="Find")(own.run)
 app.command(rich_help_panel="Guard")(gate.suite)
@@ -112,18 +114,20 @@ app.add_typer(data.app, name="data", rich_help_panel="Look")
 app.command(rich_help_panel="Label")(runs.export)
 app.command("import", rich_help_panel="Label")(labels.import_)
 app.command(rich_help_panel="Mend")(train.train)
+app.add_typer(generator.app, name="generator", rich_help_panel="Mend")
 app.command(rich_help_panel="Reproduce")(study.study)
 app.command(rich_help_panel="Reproduce")(runs.replay)
 app.command(rich_help_panel="Reproduce")(runs.cite)
 
 
-def _how_to_go_on(args: Sequence[str]) -> str:
+def _how_to_go_on(args: Sequence[str], told: str = "") -> str:
+    """told: what is there, where a run knows it."""
     from foible.runs.recipe import RECIPES
 
-    if args and args[0] in (*RECIPES, *RESUMABLE):
-        again = f"foible {shlex.join(args)}"
-        return f"stopped. What was finished is on disk; the same command goes on from there:\n  {again}"
-    return "stopped. The same command starts again."
+    if args and args[0] in (*RECIPES, *RESUMABLE) and "the same command" not in told:
+        told = told or "stopped: what was finished is on disk"
+        return f"{told}; the same command goes on:\n  foible {shlex.join(args)}"
+    return told or "stopped. The same command starts again."
 
 
 def _say(message: str) -> None:
@@ -172,7 +176,7 @@ def run(args: Sequence[str] | None = None) -> int:
     except (KeyboardInterrupt, Interrupted) as stop:
         if debug:
             traceback.print_exc()
-        _say(str(stop) or _how_to_go_on(sys.argv[1:] if args is None else args))
+        _say(_how_to_go_on(sys.argv[1:] if args is None else args, str(stop)))
         return Interrupted.exit_code
     except FoibleError as error:
         if debug:

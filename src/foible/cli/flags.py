@@ -63,6 +63,8 @@ def flags(config: type) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
         ]
         added = []
         for field in dataclasses.fields(config):
+            if not field.metadata.get("flag", True):
+                continue
             kind, default = hints[field.name], field.default
             if get_origin(kind) is tuple:
                 kind, default = list[get_args(kind)[0]], []  # type: ignore[misc]

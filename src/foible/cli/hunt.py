@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from foible.cli.flags import Data, Device, Networks, OneBasket, Trust, flags, listed
-from foible.cli.telling import print_table, tell, tell_run
+from foible.cli.telling import print_table, reported, tell, tell_run
 from foible.errors import UserError
 from foible.recipes.config import HuntConfig
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 DEMO = ("mlp:10", "mlp:20", "mlp:30", "mlp:40", "mlp:50")
+DEMO_EPOCHS = 60  # of its generator: some ten seconds
 TITLE = "What each network gets wrong that all its peers get right"
 COLUMNS = ("suspect", "trials", "found", "success", "95 %", "moves", "inferences", "paper")
 NOTE = (
@@ -90,10 +91,9 @@ def hunt(
         wake()
     from foible.recipes.hunt import HUNT
     from foible.recipes.hunt.recipe import hunt as run_hunt
-    from foible.report import write_report
 
     run_hunt(listed(basket, network), data, out=out, workers=workers, device=device, trust=trust, **settings)
-    tell_run(HUNT, out, json=json, report=write_report(out))
+    tell_run(HUNT, out, json=json, report=reported(out))
 
 
 def refuse_pool(args: Sequence[str]) -> None:
@@ -108,12 +108,25 @@ def demo(
     trials: Annotated[int, typer.Option(help="Trials for each of the five suspects.")] = 1000,
     json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
 ) -> None:
-    """Train five small networks on bundled digits, hunt each one's mistakes, and write the report. Two minutes."""
+    """Train five small networks on bundled digits, hunt each one's mistakes, explain those of the smallest network with
+    a small generator, and write the reports. Two minutes."""
+    from foible.generators.train import train_generator
+    from foible.recipes.explain import EXPLAIN
+    from foible.recipes.explain.recipe import explain
+    from foible.recipes.explain.source import images_from
     from foible.recipes.hunt import HUNT
     from foible.recipes.hunt.recipe import hunt as run_hunt
     from foible.recipes.train.train import train
-    from foible.report import write_report
 
     train(list(DEMO), "digits", out=out / "basket")
     run_hunt(out / "basket", "digits", out=out / "hunt", trials=trials, peer_confidence=0.9)
-    tell_run(HUNT, out / "hunt", json=json, report=write_report(out / "hunt", out / "report.html"))
+    from foible.report.mended import keep_beside
+
+    train_generator("vae:10", "digits", out=out / "generator", epochs=DEMO_EPOCHS)
+    found, ids = images_from(str(out / "hunt"), None)
+    explain(out / "basket", found, out=out / "explained", generator=str(out / "generator"), images=100, split="test")
+    keep_beside(out / "hunt", out / "explained", ids)
+    tell_run(HUNT, out / "hunt", json=json, report=reported(out / "hunt", out / "report.html"))
+    page = reported(out / "explained")
+    if not json:
+        tell_run(EXPLAIN, out / "explained", json=False, report=page)

@@ -153,13 +153,13 @@ def load_weights(module: nn.Module, file: str | Path, sha256: str | None = None)
     # A safetensors file may begin with any eight bytes, its header's length; then comes JSON.
     if data[8:9] != b"{" and (data.startswith(b"PK\x03\x04") or re.match(rb"\x80[\x00-\x05]", data)):
         raise UserError(
-            f"{file} is a pickle (a .pt or .pth file): loading one can run any program hidden in it, and a basket "
-            "holds safetensors only; copy the folder again or train again"
+            f"{file} is a pickle (a .pt or .pth file): loading one can run any program hidden in it, and "
+            "safetensors were saved here; copy the folder again or train again"
         )
     digest = hashlib.sha256(data).hexdigest()
     if sha256 is not None and digest != sha256:
         raise UserError(
-            f"{file} is not the file that was saved: its SHA-256 is {digest[:12]}…, {FILE} says {sha256[:12]}…; "
+            f"{file} is not the file that was saved: its SHA-256 is {digest[:12]}…, recorded is {sha256[:12]}…; "
             "copy the folder again or train again"
         )
     try:

@@ -73,7 +73,7 @@ class Place:
     """Where the training of K networks stands. A checkpoint holds all but `order`, which is drawn again."""
 
     seeds: Tensor  # (K,)
-    losses: Tensor  # (K,): the sum over this epoch so far
+    losses: Tensor  # (K,), or as many as a step gives: the sums over this epoch so far
     step: int = 0
     order: Tensor | None = None  # (K, n), of this epoch
 

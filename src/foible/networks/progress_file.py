@@ -1,4 +1,4 @@
-"""Where the training of one fleet stands, as one file that is replaced in one piece."""
+"""Where the training of one fleet (or generator) stands, as one file that is replaced in one piece."""
 
 from __future__ import annotations
 
@@ -35,9 +35,10 @@ class Checkpoint:
     Written at most every `seconds`, and so seldom that writing takes less than a twentieth of the time.
     """
 
-    def __init__(self, path: Path | None, seconds: float = 10.0) -> None:
+    def __init__(self, path: Path | None, seconds: float = 10.0, form: dict[str, Any] = STANDING) -> None:
         self.path = path
         self.seconds = seconds
+        self.form = form  # of the record
         self._due = time.monotonic() + seconds
 
     @property
@@ -73,5 +74,5 @@ class Checkpoint:
             raise self.damaged(str(error)) from error
         header = parse_json(data[8 : 8 + int.from_bytes(data[:8], "little")], where)
         held = check(header, {"__metadata__": {"record": str}}, where, advice)["__metadata__"]["record"]
-        record = check(parse_json(held, where), STANDING, where, advice)
-        return tensors, {name: record[name] for name in STANDING}
+        record = check(parse_json(held, where), self.form, where, advice)
+        return tensors, {name: record[name] for name in self.form}

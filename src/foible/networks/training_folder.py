@@ -23,7 +23,7 @@ def is_finished(folder: Path, record: Mapping[str, Any]) -> bool:
     made_with = files.read_record(folder).get("config")
     if not isinstance(made_with, dict):
         raise UserError(f"{folder} holds a basket that was not made by `foible train`: give another --out")
-    _agree(folder, "a finished basket", made_with, record)
+    agree(folder, "a finished basket", made_with, record)
     return True
 
 
@@ -46,7 +46,7 @@ def claim(folder: Path, names: Sequence[str], record: Mapping[str, Any]) -> None
             made_with = check(read_json(where, advice), dict, str(where), advice)
         except OSError as error:
             raise UserError(f"{where} cannot be read ({error}): {advice}") from error
-        _agree(folder, "unfinished training", made_with, record)
+        agree(folder, "unfinished training", made_with, record)
         return
     for name in names:
         if (folder / f"{name}.safetensors").exists():
@@ -60,7 +60,7 @@ def only_here(folder: Path) -> Iterator[None]:
     """Hold `folder` for this process; a second process gets an error at once."""
     for path in (folder, *folder.parents):
         if path.exists() and not path.is_dir():
-            raise UserError(f"{path} is a file: give a folder for the basket")
+            raise UserError(f"{path} is a file: give a folder to train into")
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -69,7 +69,8 @@ def only_here(folder: Path) -> Iterator[None]:
         yield
 
 
-def _agree(folder: Path, what: str, had: Mapping[str, Any], asked: Mapping[str, Any]) -> None:
+def agree(folder: Path, what: str, had: Mapping[str, Any], asked: Mapping[str, Any]) -> None:
+    """An error where `folder` holds what was made with other settings."""
     asked = json.loads(json.dumps(asked))
     differing = [
         f"{short(key)[1:-1]} was {short(had.get(key))} and is now {short(asked.get(key))}"

@@ -27,6 +27,15 @@ REFERENCES: dict[str, tuple[str, dict[str, str]]] = {
             "year": "2015",
         },
     ),
+    "anonymous2018explaining": (
+        "unpublished",
+        {
+            "title": "Explaining the Mistakes of Neural Networks Using Latent Sympathetic Examples",
+            "author": "{Anonymous authors}",
+            "note": "Under review as a conference paper at ICLR 2018",
+            "year": "2018",
+        },
+    ),
     "szegedy2014intriguing": (
         "inproceedings",
         {

@@ -53,7 +53,9 @@ class HuntConfig:
     judge_all: bool = _help(
         False, "Judge every image of the split first, to tell each network's accuracy on all of them."
     )
-    unit: int | None = _help(None, "Trials in one unit of work, which is one shard on disk (default: by image size).")
+    unit: int | None = _help(
+        None, "Trials in one unit of work, which is one shard on disk (default: what takes half a minute)."
+    )
 
     def __post_init__(self) -> None:
         for name in ("suspect", "peers"):
@@ -81,7 +83,9 @@ class CompareConfig:
     split: str = _help("test", "Which part of the data is judged.")
     unlabelled: bool = _help(False, "The data has no labels: the networks' consensus stands in for the truth.")
     canvas: str | None = _help(None, "Pixels that findings are kept with: 224 or 320x240. Default: the largest input.")
-    unit: int | None = _help(None, "Images in one unit of work, which is one shard on disk (default: by image size).")
+    unit: int | None = _help(
+        None, "Images in one unit of work, which is one shard on disk (default: what takes half a minute)."
+    )
 
     def __post_init__(self) -> None:
         if self.unit is not None and self.unit < 1:
@@ -102,7 +106,9 @@ class RankConfig:
     peer_confidence: float = _help(0.0, "Least probability that every peer must give the class.")
     suspect_confidence: float = _help(0.0, "Least probability of the suspect's other answer.")
     realism: str = _help("patches", "How typical an image of the pool looks: patches, network:SPEC, or none.")
-    unit: int | None = _help(None, "Images in one unit of work, which is one shard on disk (default: by image size).")
+    unit: int | None = _help(
+        None, "Images in one unit of work, which is one shard on disk (default: what takes half a minute)."
+    )
 
     def __post_init__(self) -> None:
         for name in ("suspect", "peers"):
@@ -117,6 +123,42 @@ class RankConfig:
                 raise UserError(f"{name} is {value}: expected at least 1")
         if self.label not in ("consensus", "people"):
             raise UserError(f"label is {self.label!r}: expected consensus or people")
+
+
+@dataclass(frozen=True)
+class ExplainConfig:
+    """The settings of `foible.explain` and `foible explain`: what would have mended a mistake."""
+
+    generator: str = _help(
+        "", "What draws the changes: a folder that `foible generator train` wrote, FILE.py:NAME, or hf:FOLDER."
+    )
+    suspect: str | None = _help(None, "The network whose mistakes are explained. Default: the first of the basket.")
+    to: str = _help(
+        "truth",
+        "The class to be given: truth (mistakes are mended); or, of images that are right, a class, or each other one "
+        "(latent adversarial examples).",
+    )
+    images: int = _help(100, "Most images, drawn from those that the network gets wrong (with another --to, right).")
+    rate: float = _help(0.1, "Step of the descent, in units of the code (paper: 0.1).")
+    steps: int = _help(1000, "Most steps from each start.")
+    restarts: int = _help(0, "Further starts around an image whose descent came to nothing.")
+    momentum: float = _help(0.0, "Share of the last step that the next one keeps.")
+    effort: int = _help(150, "Gradients spent on the smallest change for each; 0: only the first is kept.")
+    split: str = _help("test", "Which part of the data images come from.")
+    seed: int = _help(0, "Seed of every random draw; the same seed gives the same findings.")
+    space: str = _help("latent?step=1&reach=8", "Where to search; the generator is added to it.")
+    objective: str = _help("restore", "What counts as mended: a name with options, or FILE.py:NAME.")
+    search: str = _help("descend", "How to search; rate, steps, restarts and momentum are added to descend.")
+    canvas: str | None = _help(None, "Pixels that changes act on: 64 or 320x240. Default: the generator's images.")
+    judge_all: bool = _help(False, "Judge every image of the split first, to tell each network's accuracy on all.")
+    unlabelled: bool = field(default=False, metadata={"help": "", "flag": False})
+
+    def __post_init__(self) -> None:
+        for name in ("images", "steps"):
+            if getattr(self, name) < 1:
+                raise UserError(f"{name} is {getattr(self, name)}: expected at least 1")
+        if self.effort < 0:
+            raise UserError(f"effort is {self.effort}: expected at least 0")
 
 
 @dataclass(frozen=True)
@@ -157,7 +199,9 @@ class DistortConfig:
     judge_all: bool = _help(
         False, "Judge every image of the split first, to tell each network's accuracy on all of them."
     )
-    unit: int | None = _help(None, "Images in one unit of work, which is one shard on disk (default: by image size).")
+    unit: int | None = _help(
+        None, "Images in one unit of work, which is one shard on disk (default: what takes half a minute)."
+    )
 
     def __post_init__(self) -> None:
         for name in ("images", "likeliest", "budget", "unit"):

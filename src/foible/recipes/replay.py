@@ -65,7 +65,7 @@ def replay_row(
         except (RuntimeError, ValueError, IndexError) as error:
             raise _odd(row, f"its path does not fit the space: {error}") from error
         logits = basket.judge(to_floats(image), row["networks"])
-        aim = torch.tensor([_label(row)], device=basket.device)
+        aim = torch.tensor([_label(row) if row["target"] is None else row["target"]], device=basket.device)
         found = bool(objective.found(logits, aim)[0])
     answers = probabilities(logits)[:, 0].cpu()
     return Replayed(
@@ -136,7 +136,7 @@ def as_it_is(row: dict[str, Any], task: Task) -> Replayed:
 def distorted(row: dict[str, Any], task: Task) -> Replayed:
     """A distorted image is what its PNG holds: its origin is read from the data again, and both are measured and
     judged again. Of a distorted layer the stored output is put in again, where the row has it."""
-    basket, norm, layer = task.basket, task.settings["norm"], layer_of(task)
+    basket, norm, layer = task.basket, task.settings["norm"], layer_of(task, task.settings["layer"])
     origin = seed_of(row, task)
     image = decode_png(row["image"], repr(row["id"]), MOST_JUDGED)
     if image.shape != origin.shape:

@@ -44,6 +44,7 @@ class Mistake:
     realism: float | None = None
     size: float | None = None  # of the smallest change, in largest moves
     why: Sequence[Map] = ()  # what speaks for the suspect's answer, and for a peer's
+    mended: Sequence[Map] = ()  # what would have mended it, where it was explained
 
     @property
     def typical(self) -> str:
@@ -59,8 +60,11 @@ def _probability(after: list[list[float]] | None, network: int, label: int | Non
     return float("nan") if value is None else float(value)
 
 
-def mistake(row: dict[str, Any], about: About, why: Mapping[str, Sequence[Map]] | None = None) -> Mistake:
-    """One row in words. why: the maps that were kept, by finding."""
+def mistake(
+    row: dict[str, Any], about: About, why: Mapping[str, Sequence[Map]] | None = None,
+    mended: Mapping[str, Sequence[Map]] | None = None,
+) -> Mistake:  # fmt: skip
+    """One row in words. why, mended: the maps that were kept, by finding."""
     networks, after = row["networks"] or [], row["after"]
     smaller = row["least_image"] is not None and row["least_image"] != row["image"]
     right = row["truth"] if row["truth"] is not None else row["consensus"]
@@ -93,6 +97,7 @@ def mistake(row: dict[str, Any], about: About, why: Mapping[str, Sequence[Map]] 
         realism=_number(row["realism"]),
         size=_number(size_of(row)[0]),
         why=(why or {}).get(str(row["id"]), ()),
+        mended=(mended or {}).get(str(row["id"]), ()),
     )
 
 

@@ -5,6 +5,8 @@
 
 from collections.abc import Callable
 
+from foible.search.climb.descend import descend
+from foible.search.climb.edges import edges
 from foible.search.climb.genetic import genetic
 from foible.search.climb.gradient import gradient
 from foible.search.climb.hill_climb import hill_climb
@@ -23,6 +25,8 @@ SEARCHES: dict[str, Callable[..., Found]] = {
     "pbil": pbil,
     "strategy": strategy,
     "gradient": gradient,
+    "descend": descend,
+    "edges": edges,
 }
 
 __all__ = [
@@ -32,6 +36,8 @@ __all__ = [
     "Trials",
     "as_attack",
     "closest",
+    "descend",
+    "edges",
     "genetic",
     "gradient",
     "hill_climb",

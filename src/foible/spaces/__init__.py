@@ -15,6 +15,7 @@ from foible.spaces.affine import Affine
 from foible.spaces.chain import Chain
 from foible.spaces.corrupt import Corrupt
 from foible.spaces.crop import Crop
+from foible.spaces.latent import Latent
 from foible.spaces.photometric import Photometric
 from foible.spaces.pixels import Pixels
 from foible.spaces.swaps import Swaps
@@ -77,6 +78,7 @@ SPACES: dict[str, Any] = {
     "corrupt": Corrupt,
     "swaps": Swaps,
     "pixels": Pixels,
+    "latent": Latent,
     "+": Chain,
 }
 
@@ -87,6 +89,7 @@ __all__ = [
     "Chain",
     "Corrupt",
     "Crop",
+    "Latent",
     "Moves",
     "Photometric",
     "Pixels",

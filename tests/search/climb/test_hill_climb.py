@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
 
 import pytest
 import torch
@@ -29,13 +28,13 @@ from foible.testing import (
 SPACE = Affine(degrees=8, percent=8, shear=8, pixels=0.7)
 
 
-@pytest.mark.parametrize("search", [hill_climb, partial(hill_climb, width=7), partial(hill_climb, patience=33)])
-def test_conforms(search: Any) -> None:
-    check_search(search)
+@pytest.mark.parametrize("options", [{}, {"width": 7, "patience": 60}, {"patience": 33}])
+def test_conforms(options: dict[str, int]) -> None:
+    check_search(partial(hill_climb, **options))
 
 
 def test_conforms_with_repeated_resampling() -> None:
-    check_search(hill_climb, Affine(resample="each"), Dissent(0.4))
+    check_search(partial(hill_climb, patience=60), Affine(resample="each"), Dissent(0.4))
 
 
 def plain_loop(

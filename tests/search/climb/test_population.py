@@ -23,7 +23,7 @@ ALL = [genetic, pbil, strategy]
 EACH = pytest.mark.parametrize("search", ALL)
 
 
-@pytest.mark.parametrize("search", [*ALL, *(partial(search, width=3) for search in ALL)])
+@pytest.mark.parametrize("search", [*ALL, *(partial(search, width=7, generations=20) for search in ALL)])
 def test_conforms(search: Any) -> None:
     check_search(search)
 
@@ -46,7 +46,7 @@ class Plain:
 @EACH
 @pytest.mark.parametrize("objective", [Plain(), Distances()])
 def test_conforms_with_other_objectives(search: Any, objective: Any) -> None:
-    check_search(search, objective=objective)
+    check_search(partial(search, generations=20), objective=objective)
 
 
 @EACH
@@ -93,16 +93,17 @@ def test_peers_are_asked_less_than_the_suspect(search: Any) -> None:
 
 
 @EACH
-@pytest.mark.parametrize("most", [3, 40, 200])
-def test_a_budget_stops_a_lane(search: Any, most: int) -> None:
+def test_a_budget_stops_a_lane(search: Any) -> None:
     basket, trials = linear_basket(), linear_trials(linear_basket(), 20)
-    run = partial(search, Affine(), Dissent(0.7), basket, trials, suspect="A")
-    free, capped = run(), run(budget=Budget(forwards=most))
-    assert int(free.forwards.max()) > 2 * most
-    assert int(capped.forwards.max()) <= most + 2 * len(basket)
-    assert bool((capped.forwards >= most)[capped.outcome == EXHAUSTED].all())  # and all of it is used
-    early = free.forwards <= most
-    assert torch.equal(capped.outcome[early], free.outcome[early])
+    run = partial(search, Affine(), Dissent(0.7), basket, trials, suspect="A", generations=40)
+    free = run()
+    assert int(free.forwards.max()) > 400
+    for most in (3, 40, 200):
+        capped = run(budget=Budget(forwards=most))
+        assert int(capped.forwards.max()) <= most + 2 * len(basket)
+        assert bool((capped.forwards >= most)[capped.outcome == EXHAUSTED].all())  # and all of it is used
+        early = free.forwards <= most
+        assert torch.equal(capped.outcome[early], free.outcome[early])
 
 
 @EACH

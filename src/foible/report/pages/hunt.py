@@ -8,6 +8,7 @@ from foible.report import atlas, choose, figures, words
 from foible.report.atlas import Place
 from foible.report.cards import CARD, Mistake, mistake, ordered
 from foible.report.counts import Counts, Suspect, count
+from foible.report.mended import mended_of
 from foible.report.page import fitted, skeleton, template
 from foible.report.run import OpenRun
 from foible.report.why import maps_of
@@ -19,7 +20,7 @@ def render(source: OpenRun, *, title: str | None = None, gallery: int = 1000, se
     """The HTML of a hunt's report."""
     result = count(source)
     about, axis = result.about, figures.confusion_axis(result)
-    why = maps_of(source)
+    why, mended = maps_of(source), mended_of(source)
     dropped = source.labels.dropped
     session_rows = [
         row
@@ -34,7 +35,7 @@ def render(source: OpenRun, *, title: str | None = None, gallery: int = 1000, se
         headline=headline(result),
         space=words.space_words(about.configs or {}),
         results=figures.results(result),
-        sessions=[(mistake(row, about, why), figures.session(row)) for row in session_rows],
+        sessions=[(mistake(row, about, why, mended), figures.session(row)) for row in session_rows],
         explained=bool(why),
         axis=[about.class_name(None if label < 0 else label) for label in axis],
         confusions=figures.confusions(result, axis),
@@ -46,7 +47,7 @@ def render(source: OpenRun, *, title: str | None = None, gallery: int = 1000, se
     places = list(choose.gallery_places(source, result, gallery))
     rows = choose.rows_at(source, [place for place, _ in places], CARD)
     kept = [(place, rank, row) for (place, rank), row in zip(places, rows, strict=True) if row["id"] not in dropped]
-    cards = [(place, mistake(row, about, why)) for place, _, row in kept]
+    cards = [(place, mistake(row, about, why, mended)) for place, _, row in kept]
     ranks = [rank for _, rank, _ in kept]
 
     def draw(count: int) -> str:

@@ -68,4 +68,5 @@ def _ways(aim: Aim, slope: Tensor) -> Tensor:
     if aim.norm == "linf" and aim.targets is None:
         return slope.sign()
     spread = math.sqrt(slope.shape[1]) if aim.norm == "linf" else 1.0
-    return spread * slope / slope.norm(dim=1, keepdim=True).clamp_min(1e-20)
+    ways: Tensor = spread * slope / slope.norm(dim=1, keepdim=True).clamp_min(1e-20)
+    return ways

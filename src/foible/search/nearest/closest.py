@@ -76,8 +76,8 @@ def closest(
     for rows in torch.arange(len(images), device=images.device).split(width):
         x = images[rows].detach().flatten(1)
         aim = Aim(
-            model, tuple(images.shape[1:]), x, labels[rows], None if targets is None else targets[rows], norm, low,
-            high, sure, Ledger(x, budget),
+            model, tuple(images.shape[1:]), x, labels[rows], None if targets is None else targets[rows], norm,
+            _rows(low, rows), _rows(high, rows), sure, Ledger(x, budget),
         )  # fmt: skip
         _search(aim, effort)
         parts.append(aim.ledger.close(aim.shape))
