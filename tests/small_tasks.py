@@ -65,8 +65,10 @@ class Task:
     data: str  # a spec
 
     def hunt(self, *options: str) -> list[str]:
-        """Arguments of a quick `foible hunt`."""
-        return ["hunt", "--basket", str(self.basket), "--data", self.data, "--space", SPACE, *options]
+        """Arguments of a quick `foible hunt`; of an option given twice the second counts."""
+        climbs = not {"--search", "--atlas"} & {*options}
+        patience = ["--patience", "40"] if climbs else []
+        return ["hunt", "--basket", str(self.basket), "--data", self.data, "--space", SPACE, *patience, *options]
 
 
 def linear_task(folder: Path, classes: Sequence[str] = ("0", "1", "2"), names: Sequence[str] = ("A", "B", "C")) -> Task:

@@ -10,13 +10,12 @@ import sys
 import pytest
 
 SCRIPT = """
-import resource, sys, torch
+import resource, sys
 from foible.memory import keep
-torch.set_num_threads(1)
 kept = keep() if sys.argv[1] == "keep" else False
 def work():
     for _ in range(20):
-        torch.ones(20_000_000)
+        b"x" * (40_000_000 * len(sys.argv))
 work()
 before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
 work()

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from foible import progress as module
-from foible.progress import _Lines, duration, progress
+from foible.progress import Stages, _Lines, duration, progress, roughly
 
 
 class Clock:
@@ -46,6 +46,67 @@ def test_lines_come_at_every_tenth_and_say_how_long_is_left() -> None:
     assert len(lines) == 10
     assert lines[0] == "Hunting: 10/100  about 45 s left  3 found"
     assert lines[-1] == "Hunting: 100/100  in 50 s  3 found"
+
+
+def test_what_was_on_disk_already_says_nothing_of_the_time_that_is_left() -> None:
+    clock, out = Clock(), io.StringIO()
+    bar = _Lines("Hunting", 1000, out, clock, done=900, note="already on disk")
+    for _ in range(10):
+        clock.now += 2
+        bar.advance(1)
+    lines = out.getvalue().splitlines()
+    assert lines == [
+        "Hunting: 900/1000  already on disk", "Hunting: 906/1000  about 3 min 08 s left  already on disk",
+    ]  # fmt: skip
+
+
+def test_the_clock_of_the_work_starts_when_the_work_does() -> None:
+    clock, out = Clock(), io.StringIO()
+    bar = _Lines("Hunting", 10, out, clock)
+    clock.now = 9
+    bar.advance(0)  # workers have started
+    for _ in range(2):
+        clock.now += 1
+        bar.advance(1)
+    assert out.getvalue().splitlines()[-1] == "Hunting: 2/10  about 8 s left"
+
+
+def test_parts_of_a_piece_add_up() -> None:
+    out = io.StringIO()
+    bar = _Lines("Hunting", 3, out, Clock())
+    for _ in range(30):
+        bar.advance(0.1)
+    assert out.getvalue().splitlines()[-1] == "Hunting: 3/3  in 0 s"
+    assert "Hunting: 0/3" not in out.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"), [(0.2, "1 seconds"), (80, "80 seconds"), (725, "12 minutes"), (9000, "2.5 hours")]
+)
+def test_what_is_not_known_exactly_is_said_roughly(seconds: float, said: str) -> None:
+    assert roughly(seconds) == said
+
+
+def test_stages_of_a_unit_go_as_far_as_they_went_the_last_time() -> None:
+    clock, told = Clock(), []
+    stages = Stages(clock)
+    for _ in range(8):
+        told.clear()
+        stages.begin(10, told.append)
+        search = stages.tick("search", 2)  # two of each piece
+        for _ in range(20):
+            clock.now += 1
+            search(1)
+        searched = sum(told)
+        stages.done("rows")
+        shrunk = stages.tick("shrink", 0.5)  # every second piece
+        for _ in range(10):
+            clock.now += 6
+            shrunk(0.5)
+        assert 0 < searched < sum(told) <= 10.001
+        stages.end()
+        assert sum(told) == pytest.approx(10)
+    assert searched == pytest.approx(2.5, abs=0.1), "the search is a quarter of the time"
 
 
 def test_slow_work_says_something_every_ten_seconds() -> None:

@@ -26,16 +26,18 @@ MARKUP = ("[red]x[/red]", "[/]", "[link=file:///etc/passwd]y[/link]")
 CONTROL = ("\x1b]0;owned\x07\x1b[2J", "a\nb\rc", "\u202etxt.exe")
 
 
-def _hunted(folder: Path, classes: tuple[str, ...], names: tuple[str, ...]) -> tuple[Task, Path]:
+def _hunted(folder: Path, classes: tuple[str, ...], names: tuple[str, ...], trials: int = 12) -> tuple[Task, Path]:
+    """A run of some finds, with each network as the suspect."""
     task = linear_task(folder, classes, names)
-    assert cli.run(task.hunt("--trials", "24", "--patience", "80", "--workers", "1", "--out", str(folder / "run"))) == 0
+    how = ("--trials", str(trials), "--peer-confidence", "0", "--workers", "1")
+    assert cli.run(task.hunt(*how, "--out", str(folder / "run"))) == 0
     return task, folder / "run"
 
 
 @pytest.fixture(scope="module")
 def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run whose classes and networks carry a tag, a path and a formula."""
-    return _hunted(tmp_path_factory.mktemp("hostile"), (TAG, UP, FORMULA), (FORMULA, TAG, UP))[1]
+    return _hunted(tmp_path_factory.mktemp("hostile"), (TAG, UP, FORMULA), (FORMULA, TAG, UP), 24)[1]
 
 
 class _Tags(HTMLParser):
@@ -80,7 +82,7 @@ def test_the_reports_of_an_atlas_and_of_a_pool_are_inert(hostile: Path, tmp_path
     images = torch.stack(found.images())  # that this network alone gets wrong
     labels, classes = np.array(found.column("truth")), np.array([TAG, UP, FORMULA])
     np.savez(tmp_path / "pool.npz", images=images.numpy(), labels=labels, classes=classes)
-    runs = {"atlas": task.hunt("--trials", "24", "--atlas", "--workers", "1")}
+    runs = {"atlas": task.hunt("--trials", "24", "--atlas", "--budget", "150", "--workers", "1")}
     runs["pool"] = ["rank", "--basket", str(task.basket), "--data", f"npz:{tmp_path / 'pool.npz'}"]
     for name, command in runs.items():
         assert cli.run([*command, "--out", str(tmp_path / name)]) == 0

@@ -127,8 +127,8 @@ def test_data_that_is_typed_is_read_wherever_it_lies(task: Task, tmp_path: Path)
 def test_realism_of_an_edited_run_is_not_run_on_resume(task: Task, evil: Path, tmp_path: Path, rehash: bool) -> None:
     run = tmp_path / "run"
     hunt = _make(task, "hunt", run, "--unit", "8")
-    hunt[hunt.index("--workers") + 1] = 2
     assert _run(*hunt) == 0
+    hunt[hunt.index("--workers") + 1] = 2
     spec = f"network:{evil}:f?preprocess=inside&classes=data"
     _edit(run / "config.json", lambda record: record["settings"].update(realism=spec), rehash)
     for shard in (run / "shards").iterdir():

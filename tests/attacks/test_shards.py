@@ -19,14 +19,26 @@ from foible.findings import SCHEMA, Findings
 from foible.recipes.compare.recipe import compare
 from foible.recipes.rank.recipe import rank
 from foible.runs.folder import RunFolder
-from foible.runs.record import settings_hash
+from foible.runs.record import settings_hash, whole_hash
+from foible.runs.spans import Span
 
 SIZES = ("--suspect", "A", "--trials", "32", "--unit", "16", "--patience", "20", "--workers", "1")
 
 
+@pytest.fixture(scope="module")
+def task(tmp_path_factory: pytest.TempPathFactory) -> Task:
+    return linear_task(tmp_path_factory.mktemp("task"))
+
+
+@pytest.fixture(scope="module")
+def whole(task: Task, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return _made(task, tmp_path_factory.mktemp("whole") / "run")
+
+
 @pytest.fixture
-def task(tmp_path: Path) -> Task:
-    return linear_task(tmp_path)
+def run(whole: Path, tmp_path: Path) -> Path:
+    """A copy of the run, to be broken."""
+    return Path(shutil.copytree(whole, tmp_path / "run"))
 
 
 def _hunt(task: Task, run: Path, *more: str) -> list[str]:
@@ -46,7 +58,7 @@ def _readers(run: Path, out: Path) -> list[list[str]]:
 
 
 def _unit(run: Path, number: int) -> Path:
-    return run / "shards" / f"unit-{number:06d}.parquet"
+    return RunFolder(run).shard(Span(0, 16 * number, 16 * number + 16))
 
 
 def _another_runs_unit(task: Task, run: Path) -> Path:
@@ -69,7 +81,7 @@ def _a_copy_in_place_of_a_unit(task: Task, run: Path) -> Path:
 
 def _a_copy_beside(task: Task, run: Path) -> Path:
     del task
-    copy = run / "shards" / "unit-000001 (copy).parquet"
+    copy = _unit(run, 1).with_name(f"{_unit(run, 1).stem} (copy).parquet")
     shutil.copy(_unit(run, 1), copy)
     return copy
 
@@ -77,7 +89,7 @@ def _a_copy_beside(task: Task, run: Path) -> Path:
 def _a_comparisons_unit(task: Task, run: Path) -> Path:
     other = run.with_name("other")
     compare(str(task.basket), task.data, split="train", out=other, quiet=True)
-    shutil.copy(_unit(other, 0), _unit(run, 1))
+    shutil.copy(RunFolder(other).shards()[0], _unit(run, 1))
     return _unit(run, 1)
 
 
@@ -110,9 +122,8 @@ STRANGE = (
 
 @pytest.mark.parametrize("put", STRANGE, ids=lambda put: put.__name__.strip("_"))
 def test_what_is_not_the_runs_own_is_named(
-    put: Callable[[Task, Path], Path], task: Task, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    put: Callable[[Task, Path], Path], task: Task, run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    run = _made(task, tmp_path / "run")
     file = put(task, run)
     capsys.readouterr()
     for command in [*_readers(run, tmp_path), _hunt(task, run)]:  # the last one resumes
@@ -127,20 +138,18 @@ def test_what_is_not_the_runs_own_is_named(
     assert len(Findings.open(run)) == 32
 
 
-def test_a_run_that_nobody_touched_is_read(task: Task, tmp_path: Path) -> None:
-    run = _made(task, tmp_path / "run")
-    (run / "shards" / ".unit-000001.parquet.4711.tmp").write_bytes(b"PAR1")  # somebody was killed here
+def test_a_run_that_nobody_touched_is_read(run: Path, tmp_path: Path) -> None:
+    (run / "shards" / f".{_unit(run, 1).name}.4711.tmp").write_bytes(b"PAR1")  # somebody was killed here
     for command in _readers(run, tmp_path):
         assert cli.run(command) == 0, command
     for file in (_unit(run, 1), tmp_path / "findings", tmp_path / "suite"):  # findings without a run
         assert cli.run(["show", str(file)]) == 0
 
 
-def test_a_shard_that_says_nothing_of_its_run_is_done_again(task: Task, tmp_path: Path) -> None:
-    run = _made(task, tmp_path / "run")
+def test_a_shard_that_says_nothing_of_its_run_is_done_again(task: Task, run: Path) -> None:
     before = _unit(run, 1).read_bytes()
     pq.write_table(pq.read_table(_unit(run, 1)).replace_schema_metadata(), _unit(run, 1))
-    assert RunFolder(run).missing(2) == [1]
+    assert RunFolder(run).missing() == [Span(0, 16, 32)]
     assert cli.run(_hunt(task, run)) == 0
     assert _unit(run, 1).read_bytes() == before
 
@@ -156,17 +165,16 @@ def test_a_ranking_of_another_pool_is_named(task: Task, tmp_path: Path) -> None:
         ranked("run")
 
 
-@pytest.mark.parametrize(("name", "value"), [("trials", 64), ("seed", 9)])
+@pytest.mark.parametrize(("name", "value"), [("budget", 64), ("seed", 9)])
 @pytest.mark.parametrize("hashed", [False, True])
 def test_edited_settings_do_not_become_a_mixture(
-    name: str, value: int, hashed: bool, task: Task, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    name: str, value: int, hashed: bool, task: Task, run: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    run = _made(task, tmp_path / "run")
     _unit(run, 1).unlink()
     config = json.loads((run / "config.json").read_text())
     config["settings"][name] = value
     if hashed:
-        config["hash"] = settings_hash(config["settings"])
+        config |= {"hash": settings_hash(config["settings"]), "whole": whole_hash(config["settings"])}
     (run / "config.json").write_text(json.dumps(config))
     capsys.readouterr()
     for command in (_hunt(task, run), [*_hunt(task, run), f"--{name}", str(value)], ["show", str(run)]):
@@ -176,16 +184,16 @@ def test_edited_settings_do_not_become_a_mixture(
     assert len(list((run / "shards").iterdir())) == 1
 
 
-@pytest.mark.parametrize("units", [1, 3])
-def test_an_edited_number_of_units_is_set_right(
-    units: int, task: Task, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("lanes", [16, 48])
+def test_an_edited_number_of_lanes_is_set_right(
+    lanes: int, task: Task, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run = _made(task, tmp_path / "run")
     config = json.loads((run / "config.json").read_text())
-    (run / "config.json").write_text(json.dumps(config | {"units": units}))
+    (run / "config.json").write_text(json.dumps(config | {"lanes": [lanes]}))
     capsys.readouterr()
-    assert cli.run(["show", str(run)]) == (2 if units < 2 else 0)
+    assert cli.run(["show", str(run)]) == (2 if lanes < 32 else 0)
     assert cli.run(["suite", str(run), "--out", str(tmp_path / "suite")]) == 2
     assert cli.run(_hunt(task, run)) == 0
-    assert RunFolder(run).config["units"] == 2
+    assert RunFolder(run).config["lanes"] == [32]
     assert len(Findings.open(run)) == 32

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -79,7 +80,6 @@ def test_what_cannot_be(
     home: Path, network: str, data: str, says: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(home)
-    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     code, _, said = _run(
         capsys, "compare", "--network", "old=basket/mlp-30", "--network", network, "--data", data, "--out", "run"
     )
@@ -113,13 +113,14 @@ def test_a_network_near_chance_is_told_why(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
     monkeypatch.chdir(home)
-    code, _, said = _run(
+    code, out, said = _run(
         capsys, "compare", "--network", "old=basket/mlp-20", "--network", network, "--data", "digits",
         "--out", tmp_path / "run",
     )  # fmt: skip
     assert code == 0
     assert "WARNING: " in said
     assert says in said
+    assert re.search(r"Worst classes, in points: \d -\d+\.\d \(n = \d+\)", " ".join(out.split()))
 
 
 def test_photographs_of_mixed_sizes_and_networks_of_different_inputs(

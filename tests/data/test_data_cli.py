@@ -41,7 +41,7 @@ def test_the_list_as_json(home: Path) -> None:
         "usps",
     ]
     assert summary["foible_data"] == str(home)
-    assert set(summary["forms"]) == {"folder", "parquet", "csv", "webdataset", "npz"}
+    assert set(summary["forms"]) == {"folder", "parquet", "csv", "webdataset", "npz", "celeba"}
 
 
 def test_get_says_where_it_is(home: Path) -> None:

@@ -167,6 +167,8 @@ def test_a_view_for_photographs() -> None:
     ("text", "says"),
     [
         ("mine.py:named", "does not say how its images are preprocessed: add .preprocess=inside"),
+        ("mine.py:named?classes=data", "size=224; and &size=224 where photographs of any size are judged$"),
+        ("mine.py:plain", "size=224; and &classes=FILE for the names of its outputs, and &size=224 where photographs"),
         ("mine.py:named?preprocess=imagenet", "expected preprocess=inside"),
         ("mine.py:named?preprocess=inside&mean=1&std=1", "without mean="),
         ("mine.py:named?preprocess=inside&clases=data", "no option 'clases'; did you mean 'classes'.; it takes"),

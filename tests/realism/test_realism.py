@@ -146,7 +146,8 @@ def study(name: str, folder: Path, **training: int) -> tuple[Tensor, Tensor]:
     model = fitted(data.images[::4])
     scores = []
     for space in (Affine(), Swaps()):
-        found = hunt(folder / "basket", data, suspect="mlp-10", trials=40, space=space, peer_confidence=0, quiet=True)
+        how = {"space": space, "peer_confidence": 0, "shrink": False, "realism": "none"}
+        found = hunt(folder / "basket", data, suspect="mlp-10", trials=40, quiet=True, **how)
         images = torch.stack(found.filter(outcome="found").images())
         scores.append(model.score(to_floats(images)))
     return scores[0], scores[1]

@@ -367,7 +367,7 @@ def test_wrong_input_is_named(run: Path, basket: Basket, data: Dataset, tmp_path
     with pytest.raises(UserError, match="other classes than the suite; only one of them knows 0, 1, 2, ant"):
         make_suite([hunted], suite, add=True)
     next((hunted / "shards").iterdir()).unlink()
-    with pytest.raises(UserError, match="lacks 1 units"):
+    with pytest.raises(UserError, match="lacks 40 of 80 trials"):
         make_suite([hunted], tmp_path / "other")
     alike = compared(tmp_path / "alike", old=LABELS, new=LABELS)
     with pytest.raises(UserError, match="nothing to freeze"):

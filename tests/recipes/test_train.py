@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import filelock
 import pytest
@@ -19,6 +21,7 @@ from foible.errors import Interrupted, UserError
 from foible.networks import training
 from foible.networks.files import load_folder
 from foible.networks.fleet import Fleet
+from foible.networks.progress_file import Checkpoint
 from foible.recipes.train.train import TrainConfig, train
 
 CLASSES = ("disc", "bar", "cross")
@@ -132,30 +135,52 @@ train({specs!r}, DATA, test=TEST, seeds=3, out={out!r}, epochs=6, batch=64, targ
 """
 
 
+def killed(after: int, **settings: Any) -> None:
+    tests = [str(folder) for folder in Path(__file__).parents[:2]]
+    script = KILLED.format(tests=tests, after=after, **settings)
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert done.returncode not in (0, 1), done.stderr
+
+
+class Gone(BaseException):
+    """What no program foresees."""
+
+
+def stopped(after: int, *, specs: list[str], out: str, target: float | None) -> None:
+    """As `killed`, without a process of its own."""
+    write, left = Checkpoint.write, [after]
+
+    def dying(self: Checkpoint, *given: Any) -> None:
+        write(self, *given)
+        left[0] -= 1
+        if left[0] == 0:
+            raise Gone
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Checkpoint, "write", dying)
+        with pytest.raises(Gone):
+            train(
+                specs, DATA, test=TEST, seeds=3, out=out, epochs=6, batch=64, target=target, checkpoint_seconds=0,
+                quiet=True,
+            )  # fmt: skip
+
+
 @pytest.mark.parametrize(
-    ("specs", "target", "kills"),
+    ("end", "specs", "target", "kills"),
     [
-        (["mlp:6", "ae:8"], None, (3, 40)),  # within the first fleet, then within the second
-        (["mlp:6", "ae:8"], 0.9, (3, 40)),
-        (["conv"], None, (3, 30)),  # on a CPU one network after another: within the first, then within the second
+        (killed, ["mlp:6", "ae:8"], None, (3, 40)),  # within the first fleet, then within the second
+        (stopped, ["mlp:6", "ae:8"], 0.9, (3, 40)),
+        (stopped, ["conv"], None, (3, 30)),  # on a CPU one network after another: within the first, then the second
     ],
 )
 def test_a_killed_run_goes_on_to_the_same_bits(
-    specs: list[str], target: float | None, kills: tuple[int, ...], tmp_path: Path
+    end: Callable[..., None], specs: list[str], target: float | None, kills: tuple[int, ...], tmp_path: Path
 ) -> None:
     kwargs = {"test": TEST, "seeds": 3, "epochs": 6, "batch": 64, "target": target, "quiet": True}
     unbroken = count_steps(lambda: train(specs, DATA, out=tmp_path / "unbroken", **kwargs))
     broken = tmp_path / "broken"
     for after in kills:
-        script = KILLED.format(
-            tests=[str(folder) for folder in Path(__file__).parents[:2]],
-            after=after,
-            specs=specs,
-            out=str(broken),
-            target=target,
-        )
-        done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
-        assert done.returncode not in (0, 1), done.stderr
+        end(after, specs=specs, out=str(broken), target=target)
         assert any((broken / ".training").glob("*.safetensors"))
         assert not (broken / "basket.json").exists()
     assert count_steps(lambda: train(specs, DATA, out=broken, **kwargs)) <= unbroken - sum(kills)

@@ -112,17 +112,38 @@ class Visit:
         self.context.close()
 
 
-@pytest.mark.parametrize("name", [*HUNTS, *COMPARISONS])
-def test_page_is_inert_and_quiet(browser: Any, reports: dict[str, Path], name: str) -> None:
-    with Visit(browser, reports[name]) as visit:
-        visit.page.evaluate("scrollTo(0, document.body.scrollHeight)")
-        visit.page.screenshot()
-        assert visit.page.locator('img[src="x"], script, iframe, [onerror]').count() == 0
-        if name == "hostile":
-            assert visit.page.title() == HOSTILE
-            assert HOSTILE in visit.page.locator("h1").inner_text()
-        assert visit.noise == []
-        assert [url for url in visit.requests if not url.startswith("data:image/")] == [reports[name].as_uri()]
+@pytest.fixture(scope="module", params=[*HUNTS, *COMPARISONS])
+def opened(browser: Any, reports: dict[str, Path], request: pytest.FixtureRequest) -> Iterator[tuple[str, Visit]]:
+    """Each page in turn, opened once for all tests that only look at it."""
+    with Visit(browser, reports[request.param]) as visit:
+        yield request.param, visit
+
+
+def test_page_is_inert_and_quiet(opened: tuple[str, Visit], reports: dict[str, Path]) -> None:
+    name, visit = opened
+    visit.page.evaluate("scrollTo(0, document.body.scrollHeight)")
+    visit.page.screenshot()
+    assert visit.page.locator('img[src="x"], script, iframe, [onerror]').count() == 0
+    if name == "hostile":
+        assert visit.page.title() == HOSTILE
+        assert HOSTILE in visit.page.locator("h1").inner_text()
+    assert visit.noise == []
+    assert [url for url in visit.requests if not url.startswith("data:image/")] == [reports[name].as_uri()]
+
+
+def test_nothing_is_wider_than_the_page(opened: tuple[str, Visit]) -> None:
+    """No sideways scrolling, and dots, arrows, numbers and names end within the page, on a phone too."""
+    name, visit = opened
+    beyond = (
+        "[...document.querySelectorAll('.rails :not(bdi), .tiles *, .flips :not(bdi), .answers :not(bdi), .cards img')]"
+        ".filter(e => e.getBoundingClientRect().right > innerWidth + 1).map(e => e.outerHTML)"
+    )
+    for width in (360, 400, 768, 1200):
+        visit.page.set_viewport_size({"width": width, "height": 900})
+        assert visit.page.evaluate("innerWidth") == width
+        assert visit.page.evaluate("document.documentElement.scrollWidth <= innerWidth"), width
+        if name in COMPARISONS:
+            assert visit.page.evaluate(beyond) == [], width
 
 
 def test_every_picture_can_be_drawn(browser: Any, reports: dict[str, Path]) -> None:
@@ -132,13 +153,6 @@ def test_every_picture_can_be_drawn(browser: Any, reports: dict[str, Path]) -> N
             " return [all.length, all.filter(i => i.naturalWidth > 0).length] }"
         )
         assert count == drawn > 100
-
-
-@pytest.mark.parametrize("width", [360, 400, 768, 1200])
-@pytest.mark.parametrize("name", [*HUNTS, *COMPARISONS])
-def test_no_sideways_scrolling(browser: Any, reports: dict[str, Path], name: str, width: int) -> None:
-    with Visit(browser, reports[name], width) as visit:
-        assert visit.page.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
 
 def _background(visit: Visit) -> tuple[int, ...]:
@@ -166,18 +180,6 @@ def test_filters_leave_what_was_asked_for(browser: Any, reports: dict[str, Path]
         truth = found.filter(suspect="mlp-20")[0]["truth"]
         visit.page.get_by_label("Right class").select_option(str(truth))
         assert visit.page.evaluate(shown) == len(found.filter(suspect="mlp-20", truth=truth)) > 0
-
-
-def test_nothing_is_drawn_beyond_its_frame(browser: Any, reports: dict[str, Path]) -> None:
-    """Dots, arrows, numbers and names of a comparison end within the page, on a phone too."""
-    beyond = (
-        "[...document.querySelectorAll('.rails :not(bdi), .tiles *, .flips :not(bdi), .answers :not(bdi), .cards img')]"
-        ".filter(e => e.getBoundingClientRect().right > innerWidth + 1).map(e => e.outerHTML)"
-    )
-    for name in COMPARISONS:
-        for width in (400, 1200):
-            with Visit(browser, reports[name], width) as visit:
-                assert visit.page.evaluate(beyond) == []
 
 
 def test_dots_and_arrows_are_where_the_numbers_say(browser: Any, reports: dict[str, Path]) -> None:
@@ -259,8 +261,9 @@ def test_a_square_of_the_atlas_leads_to_its_card(browser: Any, reports: dict[str
 
 def test_squares_of_the_atlas_can_be_hit(browser: Any, reports: dict[str, Path]) -> None:
     for name in ("atlas", "many classes"):
-        for width in (390, 1200):
-            with Visit(browser, reports[name], width) as visit:
+        with Visit(browser, reports[name]) as visit:
+            for width in (390, 1200):
+                visit.page.set_viewport_size({"width": width, "height": 900})
                 boxes = visit.page.evaluate(
                     "[...document.querySelectorAll('.squares a')].map(a => a.getBoundingClientRect())"
                     ".map(box => [box.width, box.height])"

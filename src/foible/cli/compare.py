@@ -86,7 +86,10 @@ def _print(console: Console, summary: dict[str, Any]) -> None:
     changes = sorted(summary["per_class"], key=lambda row: (row["fixed"] - row["broken"]) / row["n"])
     worst = [row for row in changes[:5] if row["broken"] > row["fixed"]]
     if worst:
-        told = (f"{shown(row['class'])} {100 * (row['fixed'] - row['broken']) / row['n']:+.1f}" for row in worst)
+        told = (
+            f"{shown(row['class'])} {100 * (row['fixed'] - row['broken']) / row['n']:+.1f} (n = {row['n']:,})"
+            for row in worst
+        )
         console.print(Text("Worst classes, in points: " + ", ".join(told)))
     for line in tell_against(summary["doubtful"], summary.get("against")):
         console.print(Text(line))

@@ -26,6 +26,7 @@ def data_list(context: typer.Context, json: Json = False) -> None:
         webdataset:PATH  tar shards of images and labels
         npz:PATH         NumPy arrays images and labels,
                          or x_train, y_train, x_test, y_test
+        celeba:PATH      CelebA as its authors lay it out: ?trait=Smiling
 
     They are looked for in the folder that FOIBLE_DATA names, then in your cache.
     """

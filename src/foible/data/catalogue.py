@@ -157,6 +157,7 @@ FORMS = {
     "csv": "csv:PATH, a table of image files and labels",
     "webdataset": "webdataset:PATH, tar shards of images and labels",
     "npz": "npz:PATH, NumPy arrays of images and labels",
+    "celeba": "celeba:PATH?trait=Smiling, CelebA as its authors lay it out",
 }
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from foible.data.catalogue import FORMS, KNOWN
+from foible.data.celeba import list_celeba
 from foible.data.cifar import load_cifar10
 from foible.data.csv_files import list_csv
 from foible.data.dataset import SPLITS, Dataset, UnsplitError
@@ -36,6 +37,7 @@ LISTERS: dict[str, Callable[..., Photographs]] = {
     "parquet": list_parquet,
     "csv": list_csv,
     "webdataset": list_webdataset,
+    "celeba": list_celeba,
 }
 
 

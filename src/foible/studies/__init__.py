@@ -70,6 +70,14 @@ STUDIES: dict[str, tuple[str, str]] = {
         "foible.studies.intriguing.frozen_features.study",
         "Paper 3, Fig. 6: a one-against-rest classifier on frozen, unsupervised features, distorted.",
     ),
+    "sympathetic": (
+        "foible.studies.sympathetic.study",
+        "Paper 2, Sec. 3.1 and 3.2, Figs. 2–5, 7–9: mistakes mended in the latent space of a generator.",
+    ),
+    "traits": (
+        "foible.studies.sympathetic.traits",
+        "Paper 2, Table 1, Fig. 6: mistakes of binary classifiers mended, trait by trait.",
+    ),
     "labels": (
         "foible.studies.labels.study",
         "CIFAR-10H: where all networks disagree with the label, how often people side with them.",

@@ -105,24 +105,29 @@ def test_label_studio_keeps_beside_what_people_are_not_to_see(made: Path, tmp_pa
     assert [f"/data/local-files/?d={line['file']}" for line in lines] == [task["data"]["image"] for task in tasks]
 
 
-@pytest.mark.parametrize("to", FORMATS)
-def test_findings_of_every_recipe_are_exported(to: str, tmp_path: Path) -> None:
-    basket = linear_basket()
+@pytest.fixture(scope="module")
+def of_every_recipe(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Findings]:
+    basket, folder = linear_basket(), tmp_path_factory.mktemp("compared") / "run"
     trials = linear_trials(basket, 30)
     data = Dataset("blobs", "test", trials.seeds, trials.aims, basket.classes)
     options: dict[str, Any] = {"quiet": True, "workers": 1}
-    runs = {
-        "hunt": foible.hunt(basket, data, trials=8, space=SPACE, **options).filter(outcome="found"),
+    foible.compare(basket, data, out=folder, quiet=True)
+    return {
+        "hunt": foible.hunt(basket, data, trials=8, space=SPACE, patience=60, **options).filter(outcome="found"),
         "distort": foible.distort(basket, data, source="A", images=4, target="each", **options),
         "rank": rank(basket, data, labelled=True, **options),
+        "compare": Findings.open(folder),
     }
-    foible.compare(basket, data, out=tmp_path / "run", quiet=True)
-    for name, findings in (*runs.items(), ("compare", Findings.open(tmp_path / "run"))):
+
+
+@pytest.mark.parametrize("to", FORMATS)
+def test_findings_of_every_recipe_are_exported(to: str, of_every_recipe: dict[str, Findings], tmp_path: Path) -> None:
+    for name, findings in of_every_recipe.items():
         count = export(findings, to, tmp_path / name, everything=True)
         assert count == len(findings), name
     if to == "csv":
-        for line, row in zip(_csv(tmp_path / "distort"), runs["distort"], strict=True):
-            assert line["target"] == basket.classes[row["target"]]
+        for line, row in zip(_csv(tmp_path / "distort"), of_every_recipe["distort"], strict=True):
+            assert line["target"] == str(row["target"])  # classes 0, 1, 2
             assert float(line["distance_exact"]) == pytest.approx(row["distance_exact"])
             assert float(line["rms before 8 bits"]) == pytest.approx(dict(row["change"])["rms before 8 bits"])
 

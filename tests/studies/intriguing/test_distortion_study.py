@@ -336,6 +336,7 @@ def test_other_networks_name_what_differs(tmp_path: Path, monkeypatch: pytest.Mo
         return Nearest(images * 0.9, none == 0, none > 0, none, none)
 
     monkeypatch.setattr("foible.recipes.distort.recipe.make_methods", lambda *_: (dimmed,))
+    monkeypatch.setattr("foible.recipes.distort.units.Distorting.fallback", lambda *_: None)  # nor another search
     data = load("digits", "train")
     basket = others.networks("digits", tmp_path, seed=0, device="cpu", quiet=True, epochs=1)
     assert basket.names == tuple(others.NETWORKS)

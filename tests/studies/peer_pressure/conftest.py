@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ def digits_run(digits_basket: Path, tmp_path_factory: pytest.TempPathFactory) ->
     """A hunt on disk, each network in turn."""
     run = tmp_path_factory.mktemp("digits-run") / "run"
     options: dict[str, Any] = {"shrink": False, "realism": "none", "workers": 1, "device": "cpu", "quiet": True}
+    options |= {"peer_confidence": 0, "patience": 60}
     foible.hunt(str(digits_basket), "digits", trials=40, out=run, **options)
     return run
 
@@ -47,6 +49,7 @@ def few(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
 
     def shrink(module: Any, **plan: Any) -> None:
         monkeypatch.setitem(module.SCALES, "quick", module.SCALES["quick"] | plan)
+        monkeypatch.setattr(module, "hunt", partial(module.hunt, patience=40))  # its trials end sooner
 
     monkeypatch.setattr("foible.runs.job.cores", lambda: 1)  # starting workers would take longer than the work
     monkeypatch.setattr(held_out, "NETWORK", "mlp:30")  # learns in a moment what a test needs

@@ -56,9 +56,12 @@ def preprocess(options: Mapping[str, str], opened: Opened, text: str) -> Preproc
     if base is None:
         if not options.keys() & set(HOW):
             reason = f" ({opened.why})" if opened.why else ""
+            missing = [] if "classes" in options or opened.classes else ["&classes=FILE for the names of its outputs"]
+            missing += [] if opened.size else ["&size=224 where photographs of any size are judged"]
+            also = f"; and {', and '.join(missing)}" if missing else ""  # all at once: one refusal, not three
             raise UserError(
                 f"{text!r} does not say how its images are preprocessed{reason}: add ?preprocess=inside if the network "
-                "takes pixels in [0, 1] and normalises itself, or ?mean=0.5,0.5,0.5&std=0.2,0.2,0.2&size=224"
+                "takes pixels in [0, 1] and normalises itself, or ?mean=0.5,0.5,0.5&std=0.2,0.2,0.2&size=224" + also
             )
         base = Preprocess(size=opened.size)
     size = sides(options, "size", text)
