@@ -9,6 +9,7 @@ import pytest
 from data_files import grey, picture, write_folder, write_idx
 from typer.testing import CliRunner
 
+from foible import cli
 from foible.cli.data import app
 from foible.errors import UserError
 
@@ -62,3 +63,22 @@ def test_help_teaches() -> None:
     assert "folder:PATH" in output
     assert "FOIBLE_DATA" in output
     assert "SHA-256" in CliRunner().invoke(app, ["get", "--help"], env={"COLUMNS": "120"}).output
+
+
+def test_ones_own_data_is_looked_at(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from PIL import Image
+
+    for name, count in (("cat", 3), ("dog", 2)):
+        (tmp_path / "photos" / name).mkdir(parents=True)
+        for number in range(count):
+            Image.new("RGB", (20, 30)).save(tmp_path / "photos" / name / f"{number}.png")
+    assert cli.run(["data", f"folder:{tmp_path / 'photos'}"]) == 0
+    out = capsys.readouterr().out
+    assert "5 images, of their own sizes, 2 classes" in out
+    assert "cat 3, dog 2" in out
+    assert cli.run(["data", "look", "digits", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert [one["split"] for one in told["splits"]] == ["train", "test"]
+    assert sum(one["images"] for one in told["splits"]) == 1797
+    assert cli.run(["data", "folder:nowhere"]) == 2
+    assert "nowhere" in capsys.readouterr().err

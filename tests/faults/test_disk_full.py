@@ -42,7 +42,8 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[str], Path]:
     return hunt, folder / "whole"
 
 
-@pytest.mark.parametrize("writes", [0, 1, 2, 6, 7, 8])  # settings; a timing and a shard for each unit; why; the report
+# settings; seeds; a timing and a shard for each unit; why; the report
+@pytest.mark.parametrize("writes", [0, 1, 2, 3, 7, 8, 9])
 def test_the_nth_write_fails(
     done: tuple[list[str], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
     writes: int,
@@ -53,8 +54,8 @@ def test_the_nth_write_fails(
         patch.setattr(os, "fsync", _full_after(writes))
         assert cli.run([*hunt, "--out", str(run)]) == 2
     said = capsys.readouterr()
-    unit = (writes - 1) // 2
-    expected = {0: "config.json", 1: "timings", 7: "why.json", 8: "report.html"}.get(
+    unit = (writes - 2) // 2
+    expected = {0: "config.json", 1: "seeds.safetensors", 2: "timings", 8: "why.json", 9: "report.html"}.get(
         writes, Span(0, 16 * unit, 16 * unit + 16).name
     )
     assert f"cannot write {run}" in said.err

@@ -3,11 +3,24 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
-app = typer.Typer(invoke_without_command=True, no_args_is_help=False)
+
+class _Group(TyperGroup):
+    """`foible data folder:photos` is `foible data look folder:photos`."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        if args and args[0] not in self.commands and not args[0].startswith("-"):
+            args = ["look", *args]
+        return super().resolve_command(ctx, args)
+
+
+app = typer.Typer(invoke_without_command=True, no_args_is_help=False, cls=_Group)
+
+SOME = 12  # classes that are listed
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON on standard output instead of a table.")]
 
@@ -66,6 +79,61 @@ def data_list(context: typer.Context, json: Json = False) -> None:
     console.print(
         f"FOIBLE_DATA is {escape(str(home))}." if home else "Set FOIBLE_DATA to a folder of data sets to use it first."
     )
+
+
+@app.command("look")
+def data_look(
+    spec: Annotated[str, typer.Argument(help="digits, folder:photos, parquet:FILE, …", show_default=False)],
+    json: Json = False,
+) -> None:
+    """Say what a data set holds: how many images of which classes, how large, and what cannot be read.
+
+    The word look may be left out. Example: foible data folder:photos
+    """
+    from foible.data import Dataset, open_data
+
+    told: list[dict[str, Any]] = []
+    for split in ("train", "test"):
+        data = open_data(spec, split, whole=True, quiet=json)
+        counts = data.labels.bincount(minlength=len(data.classes)).tolist()
+        shape = list(data.images.shape[1:]) if isinstance(data, Dataset) else None
+        told.append(
+            {
+                "split": split, "images": len(data), "classes": dict(zip(data.classes, counts, strict=True)),
+                "shape": shape, "unreadable": list(data.problems), "notes": list(data.notes),
+            }
+        )  # fmt: skip
+        if any("not split" in note for note in data.notes):
+            told = told[-1:]
+    if json:
+        import json as codec
+
+        print(codec.dumps({"data": spec, "splits": told}, ensure_ascii=False))
+        return
+    _print(told)
+
+
+def _print(told: list[dict[str, Any]]) -> None:
+    """A few lines for each split."""
+    from rich.console import Console
+    from rich.markup import escape
+
+    from foible.text import shown
+
+    console = Console()
+    for one in told:
+        counts = sorted(one["classes"].items(), key=lambda item: -item[1])
+        size = "of their own sizes" if one["shape"] is None else "×".join(map(str, one["shape"]))
+        split = "" if len(told) == 1 else f"{one['split']}: "
+        console.print(f"[bold]{split}{one['images']:,} images[/bold], {size}, {len(counts):,} classes")
+        some = counts if len(counts) <= SOME else counts[: SOME // 2] + counts[-SOME // 2 :]
+        few = ", ".join(f"{shown(name)} {count:,}" for name, count in some)
+        console.print(f"  {escape(few)}{'' if some is counts else ' (most and fewest)'}", highlight=False)
+        for note in one["notes"]:
+            console.print(f"  {escape(note)}", style="dim")
+        if one["unreadable"]:
+            lost = f"{len(one['unreadable']):,} cannot be read: {escape(one['unreadable'][0])}"
+            console.print(f"  {lost}", style="yellow")
 
 
 @app.command("get")
