@@ -14,7 +14,7 @@ import torch
 from gate_cases import CLASSES, LABELS, NAN, NEW, OLD, PEER, compared, tables, write_data, wrong
 from torch import nn
 
-from foible import Basket, UserError
+from foible import Basket, Preprocess, UserError
 from foible.data import Dataset
 from foible.recipes.compare.recipe import compare
 from foible.recipes.gate.checks import Check, Gated, decide, measure, measure_classes
@@ -42,6 +42,15 @@ def _check(gated: Gated, name: str) -> Check:
 
 def _counts(check: Check) -> tuple[int, int, int]:
     return check.n, check.broken, check.fixed
+
+
+def test_a_network_that_sees_the_images_enlarged_is_told(suite: Path) -> None:
+    small, large = Preprocess(size=(4, 4)), Preprocess(size=(8, 8))
+    for new, told in ((small, False), (large, True)):
+        networks = {"old": tables(old=OLD).network("old"), "new": lambda images: images.flatten(1)[:, :3]}
+        basket = Basket(networks, classes=CLASSES, preprocess={"old": small, "new": new})
+        notes = gate(suite, basket, quiet=True).notes
+        assert any("new takes images of 8×8, and the suite's are 4×4" in note for note in notes) == told
 
 
 def test_every_count_of_a_gate(suite: Path) -> None:

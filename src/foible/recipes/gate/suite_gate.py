@@ -20,7 +20,7 @@ from foible.basket.accuracy import FEW, Accuracy, answers, diagnoses, hints, sus
 from foible.class_names import align
 from foible.errors import UserError
 from foible.findings import Findings
-from foible.images import LEAST_ROWS, MOST_JUDGED, decode_png
+from foible.images import LEAST_ROWS, MOST_JUDGED, decode_png, png_size
 from foible.progress import progress
 from foible.recipes.gate.checks import (
     MOST_IDS,
@@ -38,6 +38,7 @@ from foible.recipes.suite.suite import Suite, labels_of, open_suite
 from foible.text import some
 
 BATCH = 256
+LARGER = 1.2  # than the frozen images: from here on a network is said to see them enlarged
 ROOM = LEAST_ROWS * MOST_JUDGED  # pixels of a batch: a suite of a few bytes may hold pictures of many pixels
 WANTED = "--network new=SPEC and, to judge both, --network old=SPEC"
 DRAWN_IMAGES, ALL_IMAGES = "drawn images", "all images"  # what decides
@@ -96,6 +97,7 @@ def gate(
     tags = [given or [] for given in findings.table.column("tags").take(rows.numpy()).to_pylist()]
     choosers = _choosers(frozen, networks)
     notes += _remarks(networks, said, tags, choosers)
+    notes += _enlarged(networks, findings)
     notes += _wrongly_given(networks, findings, rows, said, known[rows])
     checks = _checks(findings.classes, tags, labels, before, new, bool(choosers), tolerance, class_tolerance)
     lost = rows[before & ~new].tolist()[:MOST_IDS]
@@ -105,6 +107,21 @@ def gate(
         "suite", decide(checks, whole=whole), called, tuple(checks), tuple(notes), broken, not judged_old,
         networks.specs_of_all,
     )  # fmt: skip
+
+
+def _enlarged(networks: Basket, findings: Findings) -> list[str]:
+    """A line for each network whose input is larger than the frozen images: that alone may decide a gate."""
+    sizes = (png_size(png.as_py()) for png in findings.table.column("image") if png.is_valid)
+    width, height = max((size for size in sizes if size is not None), default=(0, 0))
+    notes = []
+    for name, view in networks.views.items():
+        if view is not None and height and view.size[0] > LARGER * height:
+            notes.append(
+                f"{name} takes images of {view.size[1]}×{view.size[0]}, and the suite's are {width}×{height}: it sees "
+                f"them enlarged, which may cost it answers; a comparison with --canvas {max(view.size)} makes a fairer "
+                "suite"
+            )
+    return notes
 
 
 def _wrongly_given(networks: Basket, findings: Findings, rows: Tensor, said: Tensor, labels: Tensor) -> list[str]:
