@@ -43,22 +43,26 @@ def keep_beside(run: str | Path, explained: str | Path, ids: Sequence[str]) -> P
                 pictures = [b64encode(one).decode() for one in (png, drawn)]
                 kept.append({"id": ids[row["origin_index"]], "words": words, "pictures": pictures})
     file = Path(run) / MENDED
-    write_atomically(file, json.dumps({"mended": kept}).encode())
+    new = {one["id"] for one in kept}
+    older = [one for one in _read(Path(run)) if one["id"] not in new]  # of another suspect's finds, say
+    write_atomically(file, json.dumps({"mended": [*kept, *older][: 4 * MOST]}).encode())
     return file
+
+
+def _read(run: Path) -> list[dict[str, Any]]:
+    """What is kept with a run; nothing where there is no such file, or where it is not ours."""
+    try:
+        return list(check(read_json(run / MENDED, ""), _FORM, MENDED)["mended"])
+    except (OSError, UserError):
+        return []
 
 
 def mended_of(source: OpenRun) -> dict[str, list[Map]]:
     """What was kept with a run, by finding; none where there is no such file, or where it is not ours."""
     from foible.report.why import Map
 
-    try:
-        kept = (
-            check(read_json(source.folder / MENDED, ""), _FORM, MENDED) if source.folder is not None else {"mended": []}
-        )
-    except (OSError, UserError):
-        return {}
     found: dict[str, list[Map]] = {}
-    for one in kept["mended"]:
+    for one in [] if source.folder is None else _read(source.folder):
         for text, words in zip(
             one["pictures"][:2], (one["words"], "added (orange) and taken away (blue)"), strict=False
         ):

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import torch
 from linear_generator import Linear
@@ -171,5 +174,18 @@ def test_the_report_of_a_hunt_shows_what_mends_its_finds(tmp_path: Path) -> None
     assert mended <= set(ids)
     page = write_report(tmp_path / "hunt").read_text()
     assert page.count("what mends it, ‖e‖") >= len(mended) > 2
+    kept.write_text(json.dumps({"mended": [{"id": "of-another", "words": "w", "pictures": []}]}))
+    keep_beside(tmp_path / "hunt", tmp_path / "why", ids)  # what was kept of other finds stays
+    assert {one["id"] for one in json.loads(kept.read_text())["mended"]} == mended | {"of-another"}
     kept.write_text('{"mended": [{"id": "x", "words": "<script>", "pictures": ["no base64!"]}, 3]}')
     assert "what mends it" not in write_report(tmp_path / "hunt").read_text()  # not ours: nothing is shown
+
+
+def test_a_row_without_a_truth_breaks_no_page(run: Path, tmp_path: Path) -> None:
+    shutil.copytree(run, tmp_path / "run")
+    for file in (tmp_path / "run" / "shards").glob("*.parquet"):
+        table = pq.read_table(file)
+        place = table.schema.get_field_index("truth")
+        nothing = pa.nulls(len(table), table.schema.field("truth").type)
+        pq.write_table(table.set_column(place, table.schema.field("truth"), nothing), file)
+    assert "of 45 mistakes of" in write_report(tmp_path / "run").read_text()

@@ -131,7 +131,7 @@ def _card(row: dict[str, Any], pair: tuple[Floats | None, Floats | None], scale:
     told = explained(row)
     aim = row["truth"] if row["target"] is None else row["target"]
     was = int(np.argmax(row["before"][0])) if row["before"] else None
-    own = row["after"][0][aim] if row["after"] else float("nan")
+    own = row["after"][0][aim] if row["after"] and aim is not None else float("nan")
     distances = ", ".join(
         f"{word} {told[name]:.2f}" for word, name in (("‖e‖ first", "first"), ("smallest", "closest")) if told[name]
     )
@@ -149,7 +149,7 @@ def _card(row: dict[str, Any], pair: tuple[Floats | None, Floats | None], scale:
         first=picture(row["image"]), first_map=_drawn(first), least=picture(row["least_image"]),
         least_map=_drawn(least),
         words=f"{distances} · {row['candidates']} step{'' if row['candidates'] == 1 else 's'} · {own:.2f}",
-        remarks=tuple(remarks), keys=(aim, -1 if was is None else was),
+        remarks=tuple(remarks), keys=(-1 if aim is None else aim, -1 if was is None else was),
     )  # fmt: skip
 
 
