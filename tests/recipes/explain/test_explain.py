@@ -155,6 +155,10 @@ def test_words() -> None:
         foible.explain(basket, data, generator=Linear(), to="seven", quiet=True)
     with pytest.raises(UserError, match="draws images of 1 channel, 4×4"):
         foible.explain(basket, data, generator=Linear(shape=(1, 4, 4)), quiet=True)
+    networks = {"A": lambda images: images.flatten(1)[:, :CLASSES] * torch.nan}
+    broken = Basket(networks, classes=basket.classes, preprocess="inside")
+    with pytest.raises(UserError, match="answers 60 of 60 images of 'memory' with NaN"):
+        foible.explain(broken, data, generator=WIDE, quiet=True)
     with pytest.raises(UserError, match="no network 'Z'"):
         foible.explain(basket, data, generator=Linear(), suspect="Z", quiet=True)
 

@@ -44,9 +44,11 @@ def images_of(task: Task) -> Seeds:
     """`eligible`: positions of images that the suspect gets wrong, and `aims`: their labels; or of those that it gets
     right, and the classes that they are driven to, one after another."""
     classes, to, wanted = task.basket.classes, task.config.to, task.config.images
-    mends = to == "truth"
+    mends, unanswered = to == "truth", 0
 
     def good(_: Judged, said: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+        nonlocal unanswered
+        unanswered += int((said[0] < 0).sum())
         known = (said[0] >= 0) & (labels >= 0)
         return known & ((said[0] != labels) if mends else (said[0] == labels)), labels
 
@@ -54,6 +56,11 @@ def images_of(task: Task) -> Seeds:
     tell_looked(task, found, ())
     if not found.have:
         name, data = task.basket.names[0], task.matched.data
+        if unanswered:
+            raise UserError(
+                f"{name!r} answers {unanswered} of {found.seen} images of {data.name!r} with NaN or infinity, and "
+                "there is none of the others to explain: check its weights and its preprocessing"
+            )
         if mends:
             whole = f"all {found.seen} images of {data.name!r} ({data.split})"
             raise UserError(f"{name!r} gets {whole} right: there is nothing to mend")
