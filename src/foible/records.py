@@ -180,6 +180,22 @@ def read_json(file: Path, advice: str) -> Any:
         raise UserError(f"{file} cannot be read as JSON ({error}): {advice}") from error
 
 
+def read_versioned(file: Path, form: Any, version: int, *, missing: str, advice: str) -> dict[str, Any]:
+    """What a JSON file of ours holds: with a version that we know, and every field as `form` has it. missing: what to
+    say where there is none."""
+    try:
+        record = read_json(file, advice)
+    except (FileNotFoundError, NotADirectoryError):
+        raise UserError(missing) from None
+    given = check(record, dict, str(file), advice).get("schema_version")
+    if given != version or type(given) is not int:
+        raise UserError(
+            f"{file} has schema_version {short(given)}, this foible reads {version}: use the foible that wrote it, or "
+            "train again"
+        )
+    return dict(check(record, form, str(file), advice))
+
+
 def parse_json(text: str | bytes, where: str) -> Any:
     """What a JSON text inside another file holds."""
     try:

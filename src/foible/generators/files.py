@@ -16,7 +16,7 @@ from foible.errors import FoibleError, UserError
 from foible.generators.base import Coder, Shape
 from foible.generators.build import build
 from foible.networks.files import load_weights
-from foible.records import COUNT, NUMBER, PLAIN, POSITIVE, SHAPE, TEXT, check, read_json, short
+from foible.records import COUNT, NUMBER, PLAIN, POSITIVE, SHAPE, TEXT, read_versioned
 
 SCHEMA_VERSION = 1
 FILE = "generator.json"
@@ -52,20 +52,10 @@ def save(folder: Path, model: Coder, record: Mapping[str, Any]) -> None:
 
 def read_record(folder: Path) -> dict[str, Any]:
     """`generator.json`, with a version that we know, and every field as it should be."""
-    where = folder / FILE
-    try:
-        record = read_json(where, ADVICE)
-    except (FileNotFoundError, NotADirectoryError):
-        raise UserError(
-            f"{folder} is not a generator: it has no {FILE}; make one with `foible generator train vae:10 --out FOLDER`"
-        ) from None
-    version = check(record, dict, str(where), ADVICE).get("schema_version")
-    if version != SCHEMA_VERSION or type(version) is not int:
-        raise UserError(
-            f"{where} has schema_version {short(version)}, this foible reads {SCHEMA_VERSION}: "
-            "use the foible that wrote it, or train again"
-        )
-    return dict(check(record, FORM, str(where), ADVICE))
+    missing = (
+        f"{folder} is not a generator: it has no {FILE}; make one with `foible generator train vae:10 --out FOLDER`"
+    )
+    return read_versioned(folder / FILE, FORM, SCHEMA_VERSION, missing=missing, advice=ADVICE)
 
 
 def load_folder(folder: Path, *, collapsed: bool = False) -> Coder:

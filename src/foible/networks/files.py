@@ -24,7 +24,7 @@ from foible.networks.load.state_dicts import renamed
 from foible.networks.preprocess import Preprocess
 from foible.networks.probe import Probe, ProbeSource, is_probe, load_probe, own_module
 from foible.permission import NOTHING, Permission
-from foible.records import NUMBER, PLAIN, SHAPE, TEXT, One, check, is_plain, is_text, read_json, short
+from foible.records import NUMBER, PLAIN, SHAPE, TEXT, One, is_plain, is_text, read_versioned
 from foible.text import some
 
 SCHEMA_VERSION = 1
@@ -123,21 +123,9 @@ def load_folder(
 
 def read_record(folder: Path) -> dict[str, Any]:
     """`basket.json` as it is, with a version that we know, and every field that something reads as it should be."""
-    where = folder / FILE
+    missing = f"{folder} is not a basket: it has no {FILE}; make one with `foible train SPEC… --out FOLDER`"
     advice = "copy the folder again or train again"
-    try:
-        record = read_json(where, advice)
-    except (FileNotFoundError, NotADirectoryError):
-        raise UserError(
-            f"{folder} is not a basket: it has no {FILE}; make one with `foible train SPEC… --out FOLDER`"
-        ) from None
-    version = check(record, dict, str(where), advice).get("schema_version")
-    if version != SCHEMA_VERSION or type(version) is not int:
-        raise UserError(
-            f"{where} has schema_version {short(version)}, this foible reads {SCHEMA_VERSION}: "
-            "use the foible that wrote it, or train again"
-        )
-    return dict(check(record, FORM, str(where), advice))
+    return read_versioned(folder / FILE, FORM, SCHEMA_VERSION, missing=missing, advice=advice)
 
 
 def load_weights(module: nn.Module, file: str | Path, sha256: str | None = None) -> str:
