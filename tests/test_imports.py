@@ -21,9 +21,10 @@ FLOORS = (  # of the house, from the ground
     ("search",),
     ("runs.folder", "runs.record", "runs.spans"),  # a run on disk: shards and settings, whatever is in them
     ("findings", "realism", "sensitivity"),
-    ("runs", "transfer"),
+    ("runs", "transfer", "rejection"),
     ("recipes", "inspect"),
     ("report", "studies", "testing"),
+    ("studio",),
     ("cli",),
 )
 HOUSE = Path(foible.__file__).parent

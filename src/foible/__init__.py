@@ -22,9 +22,11 @@ if TYPE_CHECKING:
     from foible.recipes.distort.recipe import distort
     from foible.recipes.distort.summary import robust_accuracy
     from foible.recipes.explain.recipe import explain
+    from foible.recipes.fool.recipe import fool
     from foible.recipes.hunt.recipe import hunt
     from foible.recipes.rank.recipe import rank
     from foible.recipes.train.train import train
+    from foible.rejection.fitting import fit_rejection, reject
     from foible.report import write_report
     from foible.runs.job import run
     from foible.runs.recipe import Recipe
@@ -61,14 +63,17 @@ _HOMES = {
     "closest": "foible.search.nearest.closest",
     "compare": "foible.recipes.compare.recipe",
     "distort": "foible.recipes.distort.recipe",
+    "fit_rejection": "foible.rejection.fitting",
     "gradient": "foible.search.climb.gradient",
     "hill_climb": "foible.search.climb.hill_climb",
     "hunt": "foible.recipes.hunt.recipe",
     "lbfgs": "foible.search.nearest.lbfgs",
     "load": "foible.data",
     "explain": "foible.recipes.explain.recipe",
+    "fool": "foible.recipes.fool.recipe",
     "open_generator": "foible.generators.opening",
     "rank": "foible.recipes.rank.recipe",
+    "reject": "foible.rejection.fitting",
     "robust_accuracy": "foible.recipes.distort.summary",
     "run": "foible.runs.job",
     "settle": "foible.images",
@@ -98,6 +103,8 @@ __all__ = [
     "compare",
     "distort",
     "explain",
+    "fit_rejection",
+    "fool",
     "gradient",
     "hill_climb",
     "hunt",
@@ -105,6 +112,7 @@ __all__ = [
     "load",
     "open_generator",
     "rank",
+    "reject",
     "robust_accuracy",
     "run",
     "settle",

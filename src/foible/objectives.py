@@ -205,4 +205,68 @@ def _ahead(logits: Tensor, aim: Tensor, confidence: float) -> Tensor:
     return of_class(logits, aim) - _at_least(others, confidence)
 
 
-OBJECTIVES = {"dissent": Dissent, "distances": Distances, "restore": Restore}
+@dataclass(frozen=True)
+class Confidence:
+    """Paper 5: the class aimed at is given with confidence, whatever the image shows.
+
+    of: whose. "suspect"; "all", the mean of every network's probabilities (Sec. B); or "alone": the suspect's, while no
+    peer gives any class more than `doubt` (they do not know).
+    confidence: the least probability that counts as found.
+    """
+
+    of: str = "suspect"
+    confidence: float = 0.99
+    doubt: float = 0.5
+
+    def __post_init__(self) -> None:
+        if self.of not in ("suspect", "all", "alone"):
+            raise UserError(f"of is {self.of!r}: expected suspect, all or alone")
+        for name in ("confidence", "doubt"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise UserError(f"{name} is {getattr(self, name)}: expected a probability from 0 to 1")
+
+    @property
+    def asks(self) -> Asks:
+        return "suspect" if self.of == "suspect" else "all"
+
+    def every(self, logits: Tensor) -> Tensor:
+        """The score for every class, (networks, n, classes) -> (n, classes): log-odds, which do not saturate where a
+        probability rounds to 1. Alone: how much of the suspect's log-odds no doubt of a peer is missing from."""
+        odds = log_odds_of(logits)
+        if self.of == "suspect":
+            return odds[0]
+        if self.of == "all":
+            sure, unsure = torch.sigmoid(odds.double()).mean(0), torch.sigmoid(-odds.double()).mean(0)
+            return (sure.log() - unsure.log()).float()
+        over = (odds[1:].amax((0, 2)) - _log_odds(self.doubt)).clamp(min=0) if len(odds) > 1 else odds.new_zeros(())
+        return odds[0] - 4 * over[..., None]
+
+    def score(self, logits: Tensor, aim: Tensor) -> Tensor:
+        """As `every`, of the class aimed at. Logits of the suspect alone, or (networks, n, classes)."""
+        whole = logits[None] if logits.ndim == 2 else logits
+        return self.every(whole).gather(1, aim[:, None])[:, 0]
+
+    def allows(self, logits: Tensor, aim: Tensor) -> Tensor:
+        if self.of != "alone" or not len(logits):
+            return torch.ones_like(aim, dtype=torch.bool)
+        return (logits.softmax(2).amax((0, 2)) <= self.doubt) & logits.isfinite().all(2).all(0)
+
+    def found(self, logits: Tensor, aim: Tensor) -> Tensor:
+        sure = logits.softmax(2)
+        own = sure.mean(0) if self.of == "all" else sure[0]
+        hit = (own.gather(1, aim[:, None])[:, 0] >= self.confidence) & (own.argmax(1) == aim)  # NaN is never >=
+        return hit & self.allows(logits[1:], aim)
+
+
+def log_odds_of(logits: Tensor) -> Tensor:
+    """log(p / (1 − p)) of every class: logits (…, classes) -> the same shape. The largest is computed from the others
+    alone, so that it is exact where p rounds to 1."""
+    top = logits.amax(-1, keepdim=True)
+    mass = (logits - top).exp()
+    first = mass.argmax(-1, keepdim=True)
+    beside = mass.scatter(-1, first, 0.0).sum(-1, keepdim=True)
+    others = (1 + beside - mass).scatter(-1, first, beside)
+    return logits - top - others.clamp(min=1e-38).log()
+
+
+OBJECTIVES = {"dissent": Dissent, "distances": Distances, "restore": Restore, "confidence": Confidence}

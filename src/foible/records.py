@@ -191,7 +191,7 @@ def read_versioned(file: Path, form: Any, version: int, *, missing: str, advice:
     if given != version or type(given) is not int:
         raise UserError(
             f"{file} has schema_version {short(given)}, this foible reads {version}: use the foible that wrote it, or "
-            "train again"
+            "make it anew"
         )
     return dict(check(record, form, str(file), advice))
 

@@ -20,10 +20,10 @@ from foible import cli
 from foible.errors import FoibleError, Interrupted, UserError
 
 PANELS = {
-    "Find": {"hunt", "compare", "rank", "demo", "distort", "explain", "run"},
-    "Guard": {"suite", "gate"},
-    "Look": {"show", "report", "inspect", "data", "doctor"},
-    "Label": {"export", "import"},
+    "Find": {"hunt", "compare", "rank", "demo", "distort", "explain", "fool", "run"},
+    "Guard": {"suite", "gate", "reject"},
+    "Look": {"show", "report", "studio", "inspect", "data", "doctor"},
+    "Label": {"label", "export", "import"},
     "Mend": {"train", "generator"},
     "Reproduce": {"study", "replay", "cite"},
 }
@@ -72,7 +72,7 @@ def test_every_command_is_in_a_group_and_says_what_it_does() -> None:
 def test_no_help_text_is_swallowed_as_markup() -> None:
     """Help is rich markup: `[auto|cpu]` would vanish, `\\[auto|cpu]` is shown."""
     commands: dict[str, Any] = get_command(cli.app).commands  # type: ignore[attr-defined]
-    groups = (commands["data"], commands["inspect"], commands["generator"])
+    groups = (commands["data"], commands["inspect"], commands["generator"], commands["reject"])
     for command in (*commands.values(), *(part for group in groups for part in group.commands.values())):
         texts = [command.help, *(getattr(parameter, "help", "") for parameter in command.params)]
         for text in texts:
@@ -83,7 +83,7 @@ def test_no_help_text_is_swallowed_as_markup() -> None:
 def test_every_command_has_json() -> None:
     commands: dict[str, Any] = get_command(cli.app).commands  # type: ignore[attr-defined]
     for name, command in commands.items():
-        parts = [command] if name not in ("inspect", "generator") else list(command.commands.values())
+        parts = [command] if name not in ("inspect", "generator", "reject") else list(command.commands.values())
         for part in parts:
             assert any("--json" in parameter.opts for parameter in part.params), f"{name} {part.name}"
 
@@ -199,6 +199,21 @@ doctor.examine = lambda: os.kill(os.getpid(), signal.SIGINT)
     done = program("doctor", code=code)
     assert done.returncode == 3
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="its semaphores have no names")
+def test_nothing_is_said_after_our_last_word() -> None:
+    """Stopped while a thread is still at work, the program leaves at once: Python would call its semaphores leaked."""
+    script = """
+import multiprocessing, threading, time
+from foible import cli
+kept = multiprocessing.get_context("spawn").Queue()
+threading.Thread(target=time.sleep, args=(60,), daemon=True).start()
+cli.run = lambda: 3
+cli.main()
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stderr) == (3, "")
 
 
 @pytest.mark.parametrize("how", ["print('x' * 60)", "__import__('rich').print('x' * 60)"])

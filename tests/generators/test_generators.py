@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import signal
 import subprocess
@@ -180,8 +181,8 @@ def test_an_adversarial_training_goes_on_to_the_same_weights(tmp_path: Path, mon
 
 def test_an_adversarial_generator_learns() -> None:
     data = small()
-    settings: dict[str, Any] = {"test": data, "epochs": 12, "batch": 16, "rate": 0.01, "device": "cpu", "quiet": True}
-    model = train_generator("vaegan:6?width=4&gamma=3", data, **settings)
+    settings: dict[str, Any] = {"test": data, "epochs": 20, "batch": 16, "rate": 0.01, "device": "cpu", "quiet": True}
+    model = train_generator("vaegan:6?width=4&gamma=10", data, **settings)
     found = measure(model, data.images)
     assert found.error < 0.6 * found.mean_image_error
     assert found.spread > 0.3
@@ -359,3 +360,52 @@ def test_images_of_another_shape_are_refused(folder: Path) -> None:
     check_images(generator, torch.zeros(2, 1, 28, 28))
     with pytest.raises(UserError, match=r"images have shape \(3, 32, 32\), the generator .* is of \(1, 28, 28\)"):
         check_images(generator, torch.zeros(2, 3, 32, 32))
+
+
+def test_a_gan_draws_resumes_and_does_not_encode(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from foible.generators.dcgan import Dcgan, DcganLearning
+    from foible.generators.opening import open_drawing
+
+    data, own = small(), DcganLearning.step
+    settings: dict[str, Any] = {
+        "test": data, "epochs": 6, "batch": 32, "rate": 0.002, "device": "cpu", "quiet": True, "checkpoint_seconds": 0
+    }  # fmt: skip
+
+    def stop(self: Any, images: Tensor, draw: Any, turn: Turn, share: float) -> Tensor:
+        if share > 0.6:
+            raise KeyboardInterrupt
+        return own(self, images, draw, turn, share)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(DcganLearning, "step", stop)
+        with pytest.raises(Interrupted):
+            train_generator("dcgan?width=2", data, out=tmp_path / "cut", **settings)
+    for out in ("cut", "whole"):
+        with contextlib.suppress(Collapsed):  # twelve steps may be too few
+            train_generator("dcgan?width=2", data, out=tmp_path / out, **settings)
+    assert record(tmp_path / "cut") == record(tmp_path / "whole")
+    about = record(tmp_path / "whole")
+    assert about["latent"] == 100
+    assert about["measures"]["error"] is None
+    assert (tmp_path / "whole" / "samples.png").is_file()
+    assert not (tmp_path / "whole" / "reconstructions.png").exists()
+    model = Dcgan((1, 16, 16), 100, width=2).eval()
+    drawn = model.decode(torch.randn(3, 100)).detach()
+    assert drawn.shape == (3, 1, 16, 16)
+    assert 0 <= float(drawn.min()) <= float(drawn.max()) <= 1
+    healthy = json.loads((tmp_path / "whole" / "generator.json").read_text()) | {"collapsed": None}
+    (tmp_path / "whole" / "generator.json").write_text(json.dumps(healthy))
+    assert open_drawing(str(tmp_path / "whole")).latent == 100
+    with pytest.raises(UserError, match="draws and does not encode"):
+        open_generator(str(tmp_path / "whole"))
+
+
+def test_a_gan_pulls_samples_towards_images() -> None:
+    images = torch.full((16, 1, 16, 16), 0.9)
+    learning: Any = begin("dcgan?width=2", (1, 16, 16), 0, 2e-3, torch.device("cpu"))
+    noise = torch.randn(16, 100, generator=torch.Generator().manual_seed(0))
+    before = float(learning.model.decode(noise).detach().mean())
+    for number in range(40):
+        losses = learning.step(images, lambda _: noise, Turn(number, torch.arange(16)[None], 2e-3), 0.0)
+    assert losses.shape == (2,)
+    assert float(learning.model.decode(noise).detach().mean()) > before + 0.1

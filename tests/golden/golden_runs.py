@@ -46,6 +46,10 @@ DISTORTIONS: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 COMPARISONS: dict[str, dict[str, Any]] = {"labelled": {}, "unlabelled": {"unlabelled": True}}
 RANKINGS: dict[str, dict[str, Any]] = {"consensus": {}, "people": {"label": "people", "labelled": True, "top": 3}}
+FOOLINGS: dict[str, dict[str, Any]] = {
+    "cppn": {}, "direct": {"encoding": "direct"}, "ascent": {"encoding": "ascent?preset=sparse&steps=30"},
+    "alone": {"of": "alone", "target": ("1",)},
+}  # fmt: skip
 
 
 def machine() -> dict[str, str]:
@@ -84,6 +88,10 @@ def _runs(folder: Path) -> Iterator[tuple[str, Findings]]:
     yield "compare two", Findings.open("compare two")
     for name, options in RANKINGS.items():
         yield f"rank {name}", rank("basket", "npz:disputed.npz", out=f"rank {name}", unit=40, **how, **options)
+    for name, options in FOOLINGS.items():
+        given = {"suspect": "A", "runs": 3, "generations": 12, "population": 20, "confidence": 0.6, "unit": 2} | options
+        foible.fool("basket", "npz:data.npz", out=f"fool {name}", workers=1, **how, **given)
+        yield f"fool {name}", Findings.open(f"fool {name}")
     make_suite(["hunt climb", "compare labelled"], "suite", per_class=4, most=60)
     yield "suite", Findings.open("suite")
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib
 import json
 import os
+import socket
+import time
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,7 @@ from PIL import Image
 from foible.class_names import _synsets, imagenet
 from foible.errors import UserError
 from foible.networks.files import Entry
+from foible.networks.load import huggingface
 from foible.networks.load.specs import open_networks
 from foible.permission import Permission
 
@@ -243,3 +246,22 @@ def test_a_hub_that_cannot_be_reached(monkeypatch: pytest.MonkeyPatch, tmp_path:
     )
     with pytest.raises(UserError, match=says):
         open_networks("hf:nobody/nothing", None, None, Permission.typed("hf:nobody/nothing"))
+
+
+def test_a_hub_that_does_not_answer_is_asked_once_and_shortly(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The library itself would try six times, for half a minute."""
+    constants = importlib.import_module("huggingface_hub.constants")
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
+    monkeypatch.setattr(huggingface, "SECONDS", 0.3)
+    spec = "hf:nobody/nothing"
+    with socket.socket() as deaf:  # takes the call, and says nothing
+        deaf.bind(("127.0.0.1", 0))
+        deaf.listen()
+        place = f"http://127.0.0.1:{deaf.getsockname()[1]}"
+        monkeypatch.setattr(constants, "ENDPOINT", place)
+        start = time.monotonic()
+        with pytest.raises(UserError, match=rf"nothing answered at {place} within 0\.3 seconds\): check the name"):
+            open_networks(spec, None, None, Permission.typed(spec))
+        assert time.monotonic() - start < 5
+    assert not constants.HF_HUB_OFFLINE

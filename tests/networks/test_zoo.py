@@ -52,6 +52,7 @@ def test_sizes_are_those_of_the_papers() -> None:
     assert parameters("mlp4") == 784 * 500 + 500 + 500 * 500 + 500 + 500 * 10 + 10
     assert parameters("ae:400") == 784 * 400 + 400 + 400 * 10 + 10
     assert parameters("lenet", (1, 28, 28)) == 61_706  # LeNet-5's well-known count
+    assert parameters("lenet-caffe") == 20 * 26 + 50 * (20 * 25 + 1) + 500 * 801 + 10 * 501  # Caffe's 431,080
     assert parameters("resnet:20", (3, 32, 32)) == 269_722  # He et al.: 0.27 M
     assert parameters("resnet:32", (3, 32, 32)) == 464_154  # 0.46 M
 
@@ -65,6 +66,11 @@ def test_layers_are_those_of_the_papers() -> None:
     kinds = [type(layer) for layer in cnn.modules()]
     assert (kinds.count(nn.Conv2d), kinds.count(nn.Linear), kinds.count(nn.BatchNorm2d)) == (4, 3, 4)
     assert [layer.p for layer in cnn.modules() if isinstance(layer, Dropout)] == [0.4]
+    caffe = zoo.build("lenet-caffe", (1, 28, 28), 10)
+    assert [name for name, _ in caffe.named_children()] == [
+        "conv1", "pool1", "conv2", "pool2", "flatten", "hidden", "relu", "output"
+    ]  # fmt: skip
+    assert float(caffe.conv2.weight.detach().std()) == pytest.approx((20 * 25) ** -0.5, rel=0.05)  # "xavier"
     vit = zoo.build("vit4", (1, 28, 28), 10)
     assert len(vit.blocks) == 6
     assert {(block.heads, block.hidden.out_features) for block in vit.blocks} == {(8, 128)}

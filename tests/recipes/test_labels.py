@@ -17,7 +17,7 @@ from foible.errors import UserError
 from foible.findings import Findings
 from foible.findings.labels import LABELS, labels_of
 from foible.recipes.export import export
-from foible.recipes.labels import import_labels
+from foible.recipes.labels import _meant, import_labels
 from foible.recipes.suite.suite import make_suite
 
 
@@ -103,7 +103,7 @@ def test_later_labels_join_earlier_ones(run: Path, tmp_path: Path) -> None:
         ("a.json", "{}", "is no export of Label Studio"),
         ("a.json", "[]", "there is no label in this file"),
         ("a.txt", "", "is neither .json nor .csv"),
-        ("a.csv", "id,label\nA-000000,7\n", "calls 'A-000000' '7'; the run knows 3 classes, 0, 1, 2"),
+        ("a.csv", "id,label\nA-000000,7\n", r"no class of the run: '7' \(A-000000\); its 3 classes are 0, 1, 2\. "),
     ],
 )
 def test_what_cannot_be_joined_is_refused(run: Path, tmp_path: Path, name: str, text: str, match: str) -> None:
@@ -111,6 +111,22 @@ def test_what_cannot_be_joined_is_refused(run: Path, tmp_path: Path, name: str, 
     with pytest.raises(UserError, match=match):
         import_labels(tmp_path / name, run)
     assert not (run / LABELS).exists()
+
+
+def test_what_people_write_is_understood(run: Path, tmp_path: Path) -> None:
+    """Semicolons, as spreadsheets of some countries have them, other spellings of a class, and that nobody can tell."""
+    first, second, third, *_ = found(run)
+    lines = ["id;label", f"{first['id']}; {first['truth']} ", f"{second['id']};Cannot tell", f"{third['id']};"]
+    (tmp_path / "a.csv").write_text("\n".join(lines))
+    assert import_labels(tmp_path / "a.csv", run).told == {"labelled": 1, "hold": 1, "fail": 0, "dropped": 0}
+    names = ("custard apple", "grey-fox")
+    given = [("a", "Custard_Apple"), ("b", "custard apple"), ("c", "grey fox"), ("d", "?")]
+    assert _meant(given, names, "x.csv") == {
+        "custard apple": "custard apple", "grey-fox": "grey-fox", "Custard_Apple": "custard apple",
+        "grey fox": "grey-fox",
+    }  # fmt: skip
+    with pytest.raises(UserError, match=r"'fog' \(e\), 'dog' \(f\)"):
+        _meant([*given, ("e", "fog"), ("f", "dog")], names, "x.csv")
 
 
 @pytest.mark.parametrize("text", ["", "[]", '{"labels": {"a": 3}}'])

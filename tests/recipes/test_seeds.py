@@ -51,6 +51,12 @@ def test_a_short_hunt_judges_few_of_many_images(many: Dataset, capsys: pytest.Ca
     assert f"Accuracy on {COUNT}" not in told
 
 
+def test_ten_trials_need_no_more_than_ten_seeds(many: Dataset, capsys: pytest.CaptureFixture[str]) -> None:
+    noting = Noting()
+    foible.hunt(noting.basket, many, suspect="A", trials=10, search=noting.search, realism="none", shrink=False)
+    assert "Accuracy on 64 clean images" in capsys.readouterr().err
+
+
 def test_all_are_judged_where_that_is_asked_for(many: Dataset, capsys: pytest.CaptureFixture[str]) -> None:
     few, all_of_them = (
         foible.hunt(

@@ -106,7 +106,9 @@ def test_a_folder_of_another_study_is_refused(toy: str, tmp_path: Path) -> None:
 def test_every_study_says_what_it_shows() -> None:
     assert SCALES == ("quick", "paper")
     for name, (module, about) in STUDIES.items():
-        home = rf"foible\.studies\.((peer_pressure|intriguing|sympathetic)\.)?{name.replace('-', '_')}(\.study)?"
+        stem = name.replace("-", "_")
+        papers = rf"(peer_pressure|intriguing|sympathetic)\.{stem}|easily_fooled\.{stem.removeprefix('fooling_')}"
+        home = rf"foible\.studies\.({papers}|{stem})(\.study)?"
         assert re.fullmatch(home, module)
         assert about.endswith(".")
         assert len(about) < 110

@@ -8,7 +8,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import errno
-import multiprocessing
+import multiprocessing.util
 import os
 import shlex
 import signal
@@ -22,10 +22,27 @@ import typer
 from typer.core import TyperGroup
 from typer.main import get_command
 
-from foible.cli import compare, data, distort, doctor, explain, gate, generator, hunt, labels, rank, runs, study, train
+from foible.cli import (
+    compare,
+    data,
+    distort,
+    doctor,
+    explain,
+    fool,
+    gate,
+    generator,
+    hunt,
+    labels,
+    rank,
+    reject,
+    runs,
+    study,
+    train,
+)
 from foible.cli import run as own
+from foible.cli import studio as studio_commands
 from foible.cli.inspect import commands as inspect
-from foible.errors import FoibleError, Interrupted, UserError
+from foible.errors import FoibleError, Interrupted, Untrusted, UserError
 from foible.memory import keep
 
 ABOUT = """Find the weak parts of image classifiers: inputs that a network should get right and does not.
@@ -40,8 +57,10 @@ Our words, and the field's:
 [bold]compare[/bold]    two versions on the same images: broken and fixed (negative flips)
 [bold]rank[/bold]       unlabelled images, the clearest dissent first (query by committee)
 [bold]explain[/bold]    what would have mended a mistake (counterfactual explanation)
+[bold]fool[/bold]       images from nothing that a network is sure of (fooling images)
 [bold]suite[/bold]      findings and flips frozen to test versions to come (regression tests)
 [bold]gate[/bold]       pass, fail or inconclusive, for CI
+[bold]reject[/bold]     a rule that refuses strange images (out-of-distribution detection)
 [bold]space[/bold]      what may be done to an image (perturbation model, threat model)
 [bold]objective[/bold]  what counts as a mistake (attack criterion)
 [bold]finding[/bold]    one mistake (failure case, natural adversarial example)
@@ -102,15 +121,19 @@ app.command(rich_help_panel="Find")(compare.compare)
 app.command(rich_help_panel="Find")(distort.distort)
 app.command(rich_help_panel="Find")(rank.rank)
 app.command(rich_help_panel="Find")(explain.explain)
+app.command(rich_help_panel="Find")(fool.fool)
 app.command(rich_help_panel="Find")(hunt.demo)
 app.command(rich_help_panel="Find")(own.run)
 app.command(rich_help_panel="Guard")(gate.suite)
 app.command(rich_help_panel="Guard")(gate.gate)
+app.add_typer(reject.app, name="reject", rich_help_panel="Guard")
 app.command(rich_help_panel="Look")(runs.show)
 app.command(rich_help_panel="Look")(runs.report)
+app.command(rich_help_panel="Look")(studio_commands.studio)
 app.add_typer(inspect.app, name="inspect", rich_help_panel="Look")
 app.command(rich_help_panel="Look")(doctor.doctor)
 app.add_typer(data.app, name="data", rich_help_panel="Look")
+app.command(rich_help_panel="Label")(studio_commands.label)
 app.command(rich_help_panel="Label")(runs.export)
 app.command("import", rich_help_panel="Label")(labels.import_)
 app.command(rich_help_panel="Mend")(train.train)
@@ -128,6 +151,16 @@ def _how_to_go_on(args: Sequence[str], told: str = "") -> str:
         told = told or "stopped: what was finished is on disk"
         return f"{told}; the same command goes on:\n  foible {shlex.join(args)}"
     return told or "stopped. The same command starts again."
+
+
+def _with_trust(error: FoibleError, args: Sequence[str]) -> str:
+    """The whole command, where it is refused for want of --trust and has that option."""
+    command: Any = get_command(app)
+    for word in args:
+        command = getattr(command, "commands", {}).get(word, command)
+    if not isinstance(error, Untrusted) or not any("--trust" in one.opts for one in command.params):
+        return ""
+    return f":\n  foible {shlex.join(args)} --trust"
 
 
 def _say(message: str) -> None:
@@ -181,7 +214,7 @@ def run(args: Sequence[str] | None = None) -> int:
     except FoibleError as error:
         if debug:
             traceback.print_exc()
-        _say(str(error))
+        _say(f"{error}{_with_trust(error, sys.argv[1:] if args is None else args)}")
         return error.exit_code
     except Exception as error:
         if debug:
@@ -208,6 +241,8 @@ def main() -> None:
     if code == Interrupted.exit_code and threading.active_count() > 1:
         for process in multiprocessing.active_children():
             process.kill()
+        # Semaphores: Python would complain of them after our last word.
+        multiprocessing.util._run_finalizers(0)  # type: ignore[attr-defined]
         _leave(code)  # without waiting for threads: a network that hangs in one would need a second Ctrl-C
     if "torch" in sys.modules and sys.getprofile() is None and sys.gettrace() is None:
         for thread in threading.enumerate():

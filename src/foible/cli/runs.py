@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json as json_module
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -46,16 +46,7 @@ def show(
     if not json and source.unfinished:
         print(_sentence(source.unfinished))
     if not json and source.parts:
-        from rich import box
-        from rich.console import Console
-        from rich.table import Table
-
-        table = Table(box=box.SIMPLE)
-        for name in ("id", "truth", "suspect said", "peers said", "moves", "inferences", "tags"):
-            table.add_column(name, overflow="fold", no_wrap=name in ("moves", "inferences"))
-        for brief in listed:
-            table.add_row(*(plain(value) for value in brief.values()))
-        Console().print(table)
+        _print_briefs(listed)
         if labels.words:
             print(labels.words)
 
@@ -67,6 +58,37 @@ def _strict(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: _strict(one) for key, one in value.items()}
     return [_strict(one) for one in value] if isinstance(value, list | tuple) else value
+
+
+LISTED = {
+    "id": "id", "truth": "truth", "said": "suspect said", "peers": "peers said", "moves": "moves",
+    "inferences": "inferences", "tags": "tags",
+}  # fmt: skip
+
+
+def _print_briefs(listed: Sequence[dict[str, Any]]) -> None:
+    """A line each. An id is on one line, however narrow the terminal, so that it can be copied; what tells nothing
+    (peers that all say the truth, no moves, no tags) is left out."""
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
+    if not listed:
+        return
+    idle = {
+        "peers": all(one["peers"] == one["truth"] for one in listed),
+        "moves": not any(one["moves"] for one in listed),
+        "inferences": not any(one["moves"] for one in listed),
+        "tags": not any(one["tags"] for one in listed),
+    }
+    names = [name for name in LISTED if not idle.get(name)]
+    table, console = Table(box=box.SIMPLE, pad_edge=False), Console()
+    for name in names:
+        table.add_column(LISTED[name], overflow="fold", no_wrap=name in ("id", "moves", "inferences"))
+    for one in listed:
+        table.add_row(*(plain(one[name]) for name in names))
+    console.width = max(console.width, Console(width=10_000).measure(table).minimum)
+    console.print(table)
 
 
 BRIEF = ("id", "outcome", "truth", "said", "consensus", "moves", "forwards", "tags")
@@ -114,11 +136,17 @@ def _show_one(source: OpenRun, id: str, json: bool) -> None:
     console = Console()
     console.print(plain(f"{row['id']}: {row['outcome']} after {row['moves']} moves, {row['forwards']} inferences"))
     where = f"{row['origin_data']} ({row['origin_split']}) image {row['origin_index']}"
+    file = f", {row['origin_file']}" if row["origin_file"] else ""
     known = row["truth"] is not None
     whose = "class" if known else "no label, called by the peers"
-    console.print(plain(f"from {where}, {whose} {findings.name_of(row['truth'] if known else row['consensus'])}"))
+    origin = f"from {where}{file}, {whose} {findings.name_of(row['truth'] if known else row['consensus'])}"
+    console.print(plain(origin), soft_wrap=True)
+    least = dict(row["least_change"] or [])
+    if least:
+        console.print(f"  {'':>12} the way  smallest that holds")
     for part, value in row["change"] or []:
-        console.print(plain(f"  {part:>12} {value:+.2f}"))
+        smallest = f"{least[part]:+9.2f}" if abs(least.get(part, 0.0)) >= 0.005 else ""
+        console.print(plain(f"  {part:>12} {value:+7.2f}{smallest}"))
     table = Table("network", "before", "after", box=box.SIMPLE)
     for name, before, after in zip(row["networks"], row["before"], row["after"], strict=True):
         cells = [f"{findings.classes[max(range(len(p)), key=p.__getitem__)]} ({max(p):.3f})" for p in (before, after)]
@@ -160,6 +188,10 @@ def replay(
     out: Annotated[
         Path | None, typer.Option(help="Write the one image replayed here, as PNG.", show_default=False)
     ] = None,
+    size: Annotated[
+        int | None,
+        typer.Option(help="Only draw the one image anew, so many pixels large (of `foible fool`).", show_default=False),
+    ] = None,
     trust: Annotated[
         bool, typer.Option("--trust", help="Run the Python files, and read the data anywhere, that the run names.")
     ] = False,
@@ -176,6 +208,14 @@ def replay(
 
     if out is not None and len(ids or []) != 1:
         raise UserError("--out writes one image: name one finding")
+    if size is not None:
+        if out is None or not ids:
+            raise UserError("--size draws one image anew: name one finding, and say where it goes with --out FILE.png")
+        from foible.recipes.fool.replay import draw_again
+
+        write_atomically(out, encode_png(draw_again(run, ids[0], size)))
+        print(f"{out}: {shown(ids[0])}, drawn anew")
+        return
     opened = None
     if basket:
         findings = Findings.open(run)

@@ -14,8 +14,8 @@ def train(
         list[str],
         typer.Argument(
             metavar="SPEC...",
-            help="Networks: softmax, mlp:30, mlp:100-100,sigmoid, ae:400, conv, lenet, mlp4, cnn4, vit4, resnet:20, "
-            "inception; or probes: probe:BACKBONE, probe:BACKBONE,hidden=128.",
+            help="Networks: softmax, mlp:30, mlp:100-100,sigmoid, ae:400, conv, lenet, lenet-caffe, mlp4, cnn4, vit4, "
+            "resnet:20, inception; or probes: probe:BACKBONE, probe:BACKBONE,hidden=128.",
             show_default=False,
         ),
     ],

@@ -53,6 +53,14 @@ def as_column(name: str, values: Any, count: int) -> pa.Array:
     return values.cast(kind) if isinstance(values, pa.Array) else pa.array(values, kind)
 
 
+def replaced(table: pa.Table, columns: Columns) -> pa.Table:
+    """The table with other values in some of its columns."""
+    for name, values in columns.items():
+        field = table.schema.field(name)
+        table = table.set_column(table.schema.get_field_index(name), field, pa.array(values, field.type))
+    return table
+
+
 def identity(
     networks: Sequence[Sequence[str]], lanes: Sequence[int], *, config: str, device: torch.device,
     which: Sequence[Any] | None = None,

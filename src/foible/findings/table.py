@@ -62,6 +62,7 @@ SCHEMA = pa.schema(  # where a column means something else in another recipe, a 
         pa.field("tags", pa.list_(pa.string())),  # kinds that it belongs to: broken, fixed, dissent, against-label
         # image, origin, trace, realism: hunt: null of a trial that found nothing; its path shows it again
         pa.field("image", pa.binary()),  # PNG: what the trial ended with
+        # origin: fool: the best image of the first generation, or where a climb began
         pa.field("origin", pa.binary()),  # PNG: the seed image; null where there is none
         pa.field("origin_data", pa.string()),
         pa.field("origin_split", pa.string()),
@@ -83,6 +84,8 @@ SCHEMA = pa.schema(  # where a column means something else in another recipe, a 
         pa.field("path", pa.list_(pa.struct([("step", pa.int32()), ("draws", pa.list_(pa.float32()))]))),
         # trace: distort: (2, networks), before and after; compare, rank: (1, networks), before; empty without a class
         pa.field("trace", _probabilities),  # (1 + moves, networks): probability of the aimed-at class on the way
+        # path, trace: fool: generations after which the suspect's confidence was noted, and (1 + moves, 1) it
+        # point: fool: the genome (`spaces/cppn/files.py`)
         # point: distort: the image, or a layer's output, before rounding to 8 bits, null where it is large; else empty
         pa.field("point", pa.list_(pa.float32())),  # where the trial ended in its space, apart from the image
         pa.field("change", pa.map_(pa.string(), pa.float32())),  # the whole way in human units: {"rotation °": 7.1}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -11,8 +11,8 @@ from torch import Tensor, nn
 Shape = tuple[int, int, int]
 
 
-class Generator(Protocol):
-    """An encoder and a decoder. Opened, it is in eval mode, and its weights ask for no gradients."""
+class Draws(Protocol):
+    """A decoder. Opened, it is in eval mode, and its weights ask for no gradients."""
 
     shape: Shape
     """Channels, height and width of its images."""
@@ -23,14 +23,18 @@ class Generator(Protocol):
     spec: str
     """What opens it again."""
 
-    def encode(self, images: Tensor) -> Tensor:
-        """(n, *shape) in [0, 1] to codes (n, latent): the mean of what the encoder says."""
-
     def decode(self, codes: Tensor) -> Tensor:
         """(n, latent) to images (n, *shape) in [0, 1]; differentiable."""
 
-    def to(self, device: str | torch.device) -> Generator:
+    def to(self, device: str | torch.device) -> Any:
         """Itself, on this device."""
+
+
+class Generator(Draws, Protocol):
+    """One that encodes too."""
+
+    def encode(self, images: Tensor) -> Tensor:
+        """(n, *shape) in [0, 1] to codes (n, latent): the mean of what the encoder says."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,12 +53,22 @@ class Posterior:
         return 0.5 * (self.mean.square() + self.log_variance.exp() - 1 - self.log_variance)
 
 
-class Coder(nn.Module):
-    """The generators that are trained here: an `encoder` up to its last hidden layer, a `head` that makes mean and log
-    variance of that, and a `decoder` to logits of pixels (n, *shape)."""
+class Drawer(nn.Module):
+    """The generators that are trained here: they draw images from codes, and some make codes of images (`Coder`)."""
 
     fingerprint = ""
     spec = ""
+    shape: Shape
+    latent: int
+
+    def decode(self, codes: Tensor) -> Tensor:
+        """(n, latent) to images (n, *shape) in [0, 1]; differentiable."""
+        raise NotImplementedError
+
+
+class Coder(Drawer):
+    """One that encodes too: an `encoder` up to its last hidden layer, a `head` that makes mean and log
+    variance of that, and a `decoder` to logits of pixels (n, *shape)."""
 
     def __init__(
         self, shape: Shape, latent: int, encoder: nn.Module, width: int, decoder: nn.Module, beta: float

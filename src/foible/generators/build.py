@@ -12,7 +12,8 @@ import torch
 
 from foible import specs
 from foible.errors import UserError
-from foible.generators.base import Coder, Shape
+from foible.generators.base import Drawer, Shape
+from foible.generators.dcgan import Dcgan, DcganLearning
 from foible.generators.learning import Learning
 from foible.generators.vae import Vae, VaeLearning
 from foible.generators.vaegan import VaeGan, VaeGanLearning
@@ -28,8 +29,8 @@ class Family:
     """One kind of generator, and how it learns where nothing else is said. A small data set is seen more often, until
     there are `least_steps` steps."""
 
-    make: Callable[..., Coder]  # (shape, latent, options)
-    learn: Callable[[Coder, float], Learning]  # (model, rate)
+    make: Callable[..., Drawer]  # (shape, latent, options)
+    learn: Callable[[Drawer, float], Learning]  # (model, rate)
     example: str
     epochs: int
     batch: int
@@ -37,13 +38,18 @@ class Family:
     least_steps: int
     adversarial: bool = False
     smallest: int = 1  # height and width must be at least this
+    latent: int | None = None  # numbers in a code, where the spec does not say
 
 
 FAMILIES = {
     "vae": Family(Vae, VaeLearning, "vae:10", epochs=9, batch=128, rate=2e-3, least_steps=2000),
     "vaegan": Family(
-        VaeGan, VaeGanLearning, "vaegan:1024", epochs=20, batch=128, rate=2e-4, least_steps=20_000, adversarial=True,
+        VaeGan, VaeGanLearning, "vaegan:1024", epochs=20, batch=64, rate=2e-4, least_steps=22_000, adversarial=True,
         smallest=16,
+    ),
+    "dcgan": Family(
+        Dcgan, DcganLearning, "dcgan:100", epochs=25, batch=128, rate=2e-4, least_steps=5000, adversarial=True,
+        latent=100,
     ),
 }  # fmt: skip
 
@@ -57,10 +63,11 @@ def family_of(spec: str) -> Family:
     return FAMILIES[name]
 
 
-def build(spec: str, shape: Shape) -> Coder:
+def build(spec: str, shape: Shape) -> Drawer:
     """A generator with fresh weights (from PyTorch's generator) for images of this shape."""
     family, parsed = family_of(spec), specs.parse(spec)
-    if not re.fullmatch(r"[1-9][0-9]{0,8}", parsed.argument) or int(parsed.argument) > MOST:
+    argument = parsed.argument or str(family.latent or "")
+    if not re.fullmatch(r"[1-9][0-9]{0,8}", argument) or int(argument) > MOST:
         raise UserError(
             f"{parsed.argument!r} in generator {spec!r} is no number of latent dimensions: expected 1 to {MOST}, as in "
             f"{family.example!r}"
@@ -81,7 +88,7 @@ def build(spec: str, shape: Shape) -> Coder:
             f"images of {shape[1]}×{shape[2]} pixels are too small for {spec!r}: it needs at least "
             f"{family.smallest}×{family.smallest}; take vae:N, or larger images"
         )
-    return family.make(shape, int(parsed.argument), **options)
+    return family.make(shape, int(argument), **options)
 
 
 @contextmanager

@@ -13,7 +13,7 @@ from safetensors.torch import save as to_safetensors
 
 from foible.disk import write_atomically
 from foible.errors import FoibleError, UserError
-from foible.generators.base import Coder, Shape
+from foible.generators.base import Drawer, Shape
 from foible.generators.build import build
 from foible.networks.files import load_weights
 from foible.records import COUNT, NUMBER, PLAIN, POSITIVE, SHAPE, TEXT, read_versioned
@@ -23,7 +23,7 @@ FILE = "generator.json"
 WEIGHTS = "generator.safetensors"
 CURVES = {str: {str: [NUMBER]}}  # by split, by loss, one an epoch
 MEASURES = {
-    "images": POSITIVE, "error": NUMBER, "mean_image_error": NUMBER, "divergence": [NUMBER], "active": COUNT,
+    "images": POSITIVE, "error": (None, NUMBER), "mean_image_error": NUMBER, "divergence": [NUMBER], "active": COUNT,
     "spread": NUMBER,
 }  # `foible.generators.health.Measures`  # fmt: skip
 FORM = {
@@ -39,7 +39,7 @@ class Collapsed(FoibleError):
     exit_code = 1
 
 
-def save(folder: Path, model: Coder, record: Mapping[str, Any]) -> None:
+def save(folder: Path, model: Drawer, record: Mapping[str, Any]) -> None:
     """Write the weights and, last of all, `generator.json`."""
     data = _weights(model)
     write_atomically(folder / WEIGHTS, data)
@@ -58,7 +58,7 @@ def read_record(folder: Path) -> dict[str, Any]:
     return read_versioned(folder / FILE, FORM, SCHEMA_VERSION, missing=missing, advice=ADVICE)
 
 
-def load_folder(folder: Path, *, collapsed: bool = False) -> Coder:
+def load_folder(folder: Path, *, collapsed: bool = False) -> Drawer:
     """The generator in a folder, on the CPU, checked against its SHA-256; one that collapsed only if `collapsed`."""
     record = read_record(folder)
     if record["collapsed"] is not None and not collapsed:
@@ -73,7 +73,7 @@ def load_folder(folder: Path, *, collapsed: bool = False) -> Coder:
     return opened(model, record["spec"], record["sha256"])
 
 
-def opened(model: Coder, kind: str, sha256: str | None = None) -> Coder:
+def opened(model: Drawer, kind: str, sha256: str | None = None) -> Drawer:
     """Ready to be asked: with its fingerprint, in eval mode, and its weights ask for no gradients.
 
     kind: as `vae:10`. sha256: of its weights, where they have been saved.
@@ -83,5 +83,5 @@ def opened(model: Coder, kind: str, sha256: str | None = None) -> Coder:
     return model.eval().requires_grad_(False)
 
 
-def _weights(model: Coder) -> bytes:
+def _weights(model: Drawer) -> bytes:
     return to_safetensors({key: value.detach().cpu().contiguous() for key, value in model.state_dict().items()})

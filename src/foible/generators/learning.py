@@ -8,7 +8,7 @@ from typing import Protocol
 import torch
 from torch import Tensor, nn
 
-from foible.generators.base import Coder
+from foible.generators.base import Drawer
 from foible.networks.loop import Turn
 from foible.randomness import normals
 
@@ -28,7 +28,7 @@ class Learning(Protocol):
         """Names of the losses; the first is the one that a user is told."""
 
     @property
-    def model(self) -> Coder:
+    def model(self) -> Drawer:
         """The generator."""
 
     def losses(self, images: Tensor, draw: Draw) -> Tensor:
@@ -38,7 +38,7 @@ class Learning(Protocol):
         """Learn from these images; the losses (parts,) before the step. share: of the training that is done."""
 
 
-def drawer(model: Coder, count: int, seed: int, step: int, device: torch.device) -> Draw:
+def drawer(model: Drawer, count: int, seed: int, step: int, device: torch.device) -> Draw:
     """Noise for `count` images in one step."""
     lanes = torch.arange(count, device=device)
     return lambda purpose: normals(seed, lanes, step, stream=f"generator.{purpose}", count=model.latent)

@@ -3,24 +3,37 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from foible import specs
 from foible.errors import UserError
 from foible.generators import files
-from foible.generators.base import Generator, Shape
+from foible.generators.base import Draws, Generator, Shape
 from foible.generators.build import FAMILIES
 from foible.permission import NOTHING, Permission
 from foible.spec_files import absolute
 
 
 def open_generator(spec: str, *, may: Permission | None = None, shape: Shape | None = None) -> Generator:
-    """The generator that `spec` names, on the CPU.
+    """The generator that `spec` names, on the CPU; one that encodes too.
 
     A folder that `foible generator train` wrote; `FILE.py:NAME`, an object or module with `encode` and `decode`, or a
     function that makes one; `hf:FOLDER`, an AutoencoderKL of diffusers.
 
     may: which code may be run. shape: of the images, for a generator that does not say which it takes.
     """
+    found: Any = open_drawing(spec, may=may, shape=shape)
+    if not hasattr(found, "encode"):
+        raise UserError(
+            f"the generator {spec!r} draws and does not encode: it has no code for an image that is there; take one of "
+            "vae:N or vaegan:N"
+        )
+    encoding: Generator = found
+    return encoding
+
+
+def open_drawing(spec: str, *, may: Permission | None = None, shape: Shape | None = None) -> Draws:
+    """The same, where a decoder is all it takes."""
     parsed = specs.parse(spec)
     if parsed.is_file:
         from foible.generators.own import open_own

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from foible.disk import write_atomically
-from foible.generators.base import Coder
+from foible.generators.base import Coder, Drawer
 from foible.generators.health import samples
 from foible.images import encode_png, to_bytes, to_floats
 
@@ -19,14 +19,16 @@ GAP, PAPER = 2, 255
 
 
 @torch.no_grad()
-def draw(model: Coder, held_out: Tensor, out: Path) -> None:
-    """Write samples.png, reconstructions.png and, of two dimensions, square.png. held_out: uint8 (n, *shape)."""
+def draw(model: Drawer, held_out: Tensor, out: Path) -> None:
+    """Write samples.png, where it encodes reconstructions.png and, of two dimensions, square.png. held_out: uint8
+    (n, *shape)."""
     model.eval()
     sheets = {"samples": sheet(samples(model, 8 * ACROSS), ACROSS)}
     originals = to_floats(held_out[: 4 * ACROSS])
-    again = model.decode(model.encode(originals))
-    rows = [row for pair in zip(originals.split(ACROSS), again.split(ACROSS), strict=True) for row in pair]
-    sheets["reconstructions"] = sheet(torch.cat(rows), min(ACROSS, len(originals)))
+    if isinstance(model, Coder):
+        again = model.decode(model.encode(originals))
+        rows = [row for pair in zip(originals.split(ACROSS), again.split(ACROSS), strict=True) for row in pair]
+        sheets["reconstructions"] = sheet(torch.cat(rows), min(ACROSS, len(originals)))
     if model.latent == 2:
         sheets["square"] = sheet(model.decode(square().to(originals.device)), STEPS)
     for name, pixels in sheets.items():

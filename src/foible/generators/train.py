@@ -21,7 +21,7 @@ from torch import Tensor
 from foible.data import Dataset, load
 from foible.errors import Interrupted, UserError
 from foible.generators import files
-from foible.generators.base import Coder, Shape
+from foible.generators.base import Drawer, Shape
 from foible.generators.build import begin, build, family_of
 from foible.generators.files import Collapsed
 from foible.generators.health import collapse, measure
@@ -72,7 +72,7 @@ def train_generator(
     spec: str, data: str | Dataset = "digits", *, out: str | Path | None = None, test: Dataset | None = None,
     epochs: int | None = None, batch: int | None = None, rate: float | None = None, seed: int = 0,
     device: str = "auto", checkpoint_seconds: float = 10.0, quiet: bool = False,
-) -> Coder:  # fmt: skip
+) -> Drawer:  # fmt: skip
     """Train the generator of `spec` (`vae:10`, `vaegan:1024?width=64`) on the images of `data`, whatever their labels.
 
     With `out`, it is kept there: a call that was stopped goes on when it is made again, and a finished one is read.
@@ -148,7 +148,7 @@ class _Course:
     def _nothing(self) -> Tensor:
         return torch.zeros(len(self.learning.parts), device=self.device)
 
-    def finish(self, folder: Path | None) -> Coder:
+    def finish(self, folder: Path | None) -> Drawer:
         """Train to the end, and keep the generator in the folder. `Collapsed` where there is no folder to look into."""
         self._go_on()
         try:

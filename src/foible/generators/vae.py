@@ -17,7 +17,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from foible.generators.base import Coder, Shape
+from foible.generators.base import Coder, Drawer, Shape
 from foible.generators.learning import Draw, Optimisers, lower
 from foible.networks.loop import Turn
 
@@ -44,7 +44,8 @@ class VaeLearning:
 
     parts = ("loss", "reconstruction", "divergence")
 
-    def __init__(self, model: Coder, rate: float) -> None:
+    def __init__(self, model: Drawer, rate: float) -> None:
+        assert isinstance(model, Vae)
         self.model = model
         self.modules = nn.ModuleDict({"model": model})
         self.optimisers: Optimisers = {"adam": torch.optim.Adam(model.parameters(), rate, fused=True)}

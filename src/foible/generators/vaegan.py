@@ -12,10 +12,10 @@ the layer scaled to variance 1 over the photographs. The decoder's two slopes, w
 are brought to one length before γ weighs them (as Esser et al. 2021 balance theirs): 1 is an even match, whatever the
 discriminator's scale.
 
-Differences from the paper: kernels of 4 (they overlap evenly); spectral normalisation in place of batch normalisation
-in the discriminator (Miyato et al. 2018); Adam. The discriminator rests while it is far ahead, so that its slopes go on
-telling the decoder something. What is kept are the weights' moving averages (Yazıcı et al. 2019: a GAN goes round in
-circles, and their middle is better than any point of them).
+Differences from the paper: kernels of 4 (they overlap evenly); Adam; no batch normalisation in the discriminator, but a
+price on its slopes at photographs (Mescheder et al. 2018, "R1"), so that they go on telling the decoder something. What
+is kept are the weights' moving averages (Yazıcı et al. 2019: a GAN goes round in circles, and their middle is better
+than any point of them).
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ import copy
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.nn.utils.parametrizations import spectral_norm
 
-from foible.generators.base import Coder, Shape
+from foible.generators.base import Coder, Drawer, Shape
 from foible.generators.learning import Draw, Optimisers, advance
 from foible.networks.loop import Turn
 
 HALVINGS = 3
-AHEAD = 0.35  # nats: a discriminator that loses less, on photographs or on what was made, is far ahead; chance is 0.69
+STEEP = 0.05  # price of the discriminator's slope at photographs: half of this times its squared length
+EVERY = 4  # steps between two times that the price is paid, so many times over: it takes a second pass
 MEMORY = 0.999  # of the moving averages, from step to step
 
 
@@ -40,7 +40,7 @@ class VaeGan(Coder):
     """Convolutions of `width`, 2 and 4 times `width` channels, each halving the image, and a dense layer."""
 
     def __init__(
-        self, shape: Shape, latent: int, *, width: int = 64, beta: float = 1.0, gamma: float = 1.0
+        self, shape: Shape, latent: int, *, width: int = 64, beta: float = 1.0, gamma: float = 2.0
     ) -> None:  # fmt: skip
         hidden = 16 * width
         high, wide = (-(-side // 2**HALVINGS) for side in shape[1:])
@@ -96,14 +96,14 @@ class Discriminator(nn.Module):
         high, wide = (-(-side // 2**HALVINGS) for side in shape[1:])
         leaky = nn.LeakyReLU(0.2)
         self.below = nn.Sequential(
-            Padded(2**HALVINGS), spectral_norm(nn.Conv2d(shape[0], width, 3, 1, 1)), leaky,
-            spectral_norm(nn.Conv2d(width, 2 * width, 4, 2, 1)), leaky,
-            spectral_norm(nn.Conv2d(2 * width, 4 * width, 4, 2, 1)), leaky,
-            spectral_norm(nn.Conv2d(4 * width, 4 * width, 4, 2, 1)),
+            Padded(2**HALVINGS), nn.Conv2d(shape[0], width, 3, 1, 1), leaky,
+            nn.Conv2d(width, 2 * width, 4, 2, 1), leaky,
+            nn.Conv2d(2 * width, 4 * width, 4, 2, 1), leaky,
+            nn.Conv2d(4 * width, 4 * width, 4, 2, 1),
         )  # fmt: skip
         self.above = nn.Sequential(
-            leaky, nn.Flatten(), spectral_norm(nn.Linear(4 * width * high * wide, 8 * width)), leaky,
-            spectral_norm(nn.Linear(8 * width, 1)), nn.Flatten(0),
+            leaky, nn.Flatten(), nn.Linear(4 * width * high * wide, 8 * width), leaky,
+            nn.Linear(8 * width, 1), nn.Flatten(0),
         )  # fmt: skip
 
     def forward(self, images: Tensor) -> tuple[Tensor, Tensor]:
@@ -123,7 +123,7 @@ class VaeGanLearning:
 
     parts = ("loss", "reconstruction", "divergence", "decoder", "discriminator")
 
-    def __init__(self, model: Coder, rate: float) -> None:
+    def __init__(self, model: Drawer, rate: float) -> None:
         assert isinstance(model, VaeGan)
         self.model = model  # the averages
         self.live = copy.deepcopy(model)  # what learns
@@ -147,8 +147,8 @@ class VaeGanLearning:
         for photographs, and the discriminator's loss."""
         return torch.stack(self._pass(images, draw)[1])
 
-    def _pass(self, images: Tensor, draw: Draw) -> tuple[Tensor, list[Tensor], Tensor]:
-        """What was made, (2n, *shape): reconstructions and samples; the losses; the smaller of the discriminator's."""
+    def _pass(self, images: Tensor, draw: Draw) -> tuple[Tensor, list[Tensor]]:
+        """What was made, (2n, *shape): reconstructions and samples; and the losses."""
         n = len(images)
         with torch.autocast(images.device.type, torch.bfloat16, enabled=images.is_cuda):
             posterior = self.live.posterior(images)
@@ -158,20 +158,21 @@ class VaeGanLearning:
         usual = real.detach().var(0, correction=0).mean()  # from image to image, in the same place
         apart = (hidden[n : 2 * n] - real).square().mean() / usual.clamp(min=1e-12)
         missed, divergence = 0.5 * hidden[0].numel() * apart, posterior.divergence().sum(1).mean()
-        sides = torch.stack([F.softplus(-said[:n]).mean(), F.softplus(said[n:]).mean()])
-        parts = [missed + self.model.beta * divergence, missed, divergence, F.softplus(-said[n:]).mean(), sides.sum()]
-        return made, parts, sides.detach().min()
+        caught = F.softplus(-said[:n]).mean() + F.softplus(said[n:]).mean()
+        return made, [missed + self.model.beta * divergence, missed, divergence, F.softplus(-said[n:]).mean(), caught]
 
     def step(self, images: Tensor, draw: Draw, turn: Turn, share: float) -> Tensor:
         """Learn from these images; the losses before the step."""
         del share
-        made, losses, least = self._pass(images, draw)
+        made, losses = self._pass(images, draw)
         _, missed, divergence, passing, caught = losses
         for optimiser in self.optimisers.values():
             optimiser.zero_grad()
         [alike] = torch.autograd.grad(missed, made, retain_graph=True)
         [real] = torch.autograd.grad(passing, made, retain_graph=True)
-        (caught * (least > AHEAD)).backward(inputs=self._weights("discriminator"), retain_graph=True)
+        caught.backward(inputs=self._weights("discriminator"), retain_graph=True)
+        if turn.number % EVERY == 0:
+            (EVERY * self._steepness(images)).backward(inputs=self._weights("discriminator"))
         wanted = self.model.gamma * _unit(alike) + _unit(real)
         made.backward(wanted, inputs=self._weights("decoder"), retain_graph=True)
         torch.autograd.backward(
@@ -181,6 +182,15 @@ class VaeGanLearning:
             advance(optimiser, turn.rate)
         self._average(turn.number)
         return torch.stack(losses).detach()
+
+    def _steepness(self, images: Tensor) -> Tensor:
+        """What the discriminator's slopes at photographs cost."""
+        images = images.detach().requires_grad_()
+        with torch.autocast(images.device.type, torch.bfloat16, enabled=images.is_cuda):
+            said, _ = self.discriminator(images)
+        [slope] = torch.autograd.grad(said.sum(), images, create_graph=True)
+        steepness: Tensor = 0.5 * STEEP * slope.square().sum((1, 2, 3)).mean()
+        return steepness
 
     def _weights(self, name: str) -> list[Tensor]:
         return [weight for group in self.optimisers[name].param_groups for weight in group["params"]]

@@ -36,6 +36,15 @@ REFERENCES: dict[str, tuple[str, dict[str, str]]] = {
             "year": "2018",
         },
     ),
+    "nguyen2015deep": (
+        "inproceedings",
+        {
+            "title": "Deep Neural Networks are Easily Fooled: High Confidence Predictions for Unrecognizable Images",
+            "author": "Nguyen, Anh and Yosinski, Jason and Clune, Jeff",
+            "booktitle": "IEEE Conference on Computer Vision and Pattern Recognition",
+            "year": "2015",
+        },
+    ),
     "szegedy2014intriguing": (
         "inproceedings",
         {

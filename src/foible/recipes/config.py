@@ -11,6 +11,8 @@ from typing import Any
 from foible.errors import UserError
 from foible.text import did_you_mean
 
+MOST_CHILDREN = 100_000  # in one generation
+
 
 def _help(default: Any, text: str) -> Any:
     return field(default=default, metadata={"help": text})
@@ -135,10 +137,13 @@ class ExplainConfig:
     suspect: str | None = _help(None, "The network whose mistakes are explained. Default: the first of the basket.")
     to: str = _help(
         "truth",
-        "The class to be given: truth (mistakes are mended); or, of images that are right, a class, or each other one "
-        "(latent adversarial examples).",
+        "The class to be given: truth (mistakes are mended); or, of images that are right, a class, each other one "
+        "(latent adversarial examples), or runner-up, the one that comes second.",
     )
     images: int = _help(100, "Most images, drawn from those that the network gets wrong (with another --to, right).")
+    control: int = _help(
+        200, "Right images, at most as many as mistakes, that are driven to their runner-up to compare with; 0: none."
+    )
     rate: float = _help(0.1, "Step of the descent, in units of the code (paper: 0.1).")
     steps: int = _help(1000, "Most steps from each start.")
     restarts: int = _help(0, "Further starts around an image whose descent came to nothing.")
@@ -157,8 +162,9 @@ class ExplainConfig:
         for name in ("images", "steps"):
             if getattr(self, name) < 1:
                 raise UserError(f"{name} is {getattr(self, name)}: expected at least 1")
-        if self.effort < 0:
-            raise UserError(f"effort is {self.effort}: expected at least 0")
+        for name in ("effort", "control"):
+            if getattr(self, name) < 0:
+                raise UserError(f"{name} is {getattr(self, name)}: expected at least 0")
 
 
 @dataclass(frozen=True)
@@ -215,3 +221,41 @@ class DistortConfig:
             object.__setattr__(self, "images", len(self.places))
         if self.norm not in ("l2", "linf"):
             raise UserError(f"norm is {self.norm!r}{did_you_mean(self.norm, ('l2', 'linf'))}: expected l2 or linf")
+
+
+@dataclass(frozen=True)
+class FoolConfig:
+    """The settings of `foible.fool` and `foible fool`: images from nothing that a network is sure of."""
+
+    suspect: tuple[str, ...] = _help((), "Network to be fooled; repeat for several. Default: each network in turn.")
+    encoding: str = _help(
+        "cppn",
+        "How an image is written down: cppn (patterns that evolve), direct (pixels that evolve), or ascent (pixels "
+        "that climb the gradient; ascent?preset=plain, decay, sparse or blur).",
+    )
+    target: tuple[str, ...] = _help((), "Class to be given; repeat for several. Default: every class.")
+    runs: int = _help(5, "Independent runs; each gives an image for every class.")
+    generations: int = _help(200, "Generations of evolution.")
+    population: int | None = _help(None, "Children in a generation (default: 200, from 100 classes on 400).")
+    of: str = _help(
+        "suspect",
+        "Whose confidence counts: the suspect's; all, the mean of all networks'; or alone, the suspect's while no "
+        "other network is sure of anything.",
+    )
+    confidence: float = _help(0.99, "The least probability of the class that counts as found.")
+    seed: int = _help(0, "Seed of every random draw; the same seed gives the same findings.")
+    split: str = _help("test", "Which part of the data real images come from, for comparison.")
+    canvas: str | None = _help(None, "Pixels of the images: 224 or 320x240. Default: the largest network input.")
+    objective: str = field(default="confidence", metadata={"flag": False})
+    unit: int | None = _help(None, "Runs in one unit of work, which is one shard on disk (default: by their speed).")
+
+    def __post_init__(self) -> None:
+        for name in ("suspect", "target"):
+            given = getattr(self, name)
+            object.__setattr__(self, name, (given,) if isinstance(given, str) else tuple(given))
+        for name in ("runs", "generations", "population", "unit"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise UserError(f"{name} is {value}: expected at least 1")
+        if self.population is not None and self.population > MOST_CHILDREN:
+            raise UserError(f"population is {self.population}: expected at most {MOST_CHILDREN}")

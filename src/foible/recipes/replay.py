@@ -72,7 +72,7 @@ def replay_row(
         id=row["id"],
         image=image[0].cpu(),
         same_image=row["image"] is None or encode_png(image[0].cpu()) == row["image"],
-        difference=_difference(answers, torch.tensor(row["after"])),
+        difference=difference(answers, torch.tensor(row["after"])),
         stored=row["outcome"],
         now=OUTCOMES[0] if found else "not found",
         probabilities=answers,
@@ -103,7 +103,7 @@ def seed_of(row: dict[str, Any], task: Task) -> Tensor:
     return seen.images[0][0]
 
 
-def _difference(now: Tensor, stored: Tensor) -> float:
+def difference(now: Tensor, stored: Tensor) -> float:
     """The largest change of any probability; what was no number and still is none has not changed."""
     both = now.isnan() & stored.isnan()
     return float((now - stored).abs().masked_fill(both, 0.0).nan_to_num(nan=torch.inf).max())
@@ -126,7 +126,7 @@ def as_it_is(row: dict[str, Any], task: Task) -> Replayed:
         id=row["id"],
         image=image,
         same_image=encode_png(image) == row["image"],
-        difference=_difference(now, stored),
+        difference=difference(now, stored),
         stored=row["outcome"],
         now=row["outcome"] if same else "not found",
         probabilities=now,
@@ -162,7 +162,7 @@ def distorted(row: dict[str, Any], task: Task) -> Replayed:
         id=row["id"],
         image=image,
         same_image=same,
-        difference=_difference(now, torch.tensor(row["after"])) if told else 0.0,
+        difference=difference(now, torch.tensor(row["after"])) if told else 0.0,
         stored=row["outcome"],
         now=(OUTCOMES[0] if found else "not found") if told else row["outcome"],
         probabilities=now,

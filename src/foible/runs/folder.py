@@ -30,6 +30,7 @@ HOLDS = {
     "hunt": "a hunt", "distort": "distortions", "compare": "a comparison", "rank": "a ranking", "pool": "a ranking",
 }  # fmt: skip
 OTHERS = {"basket.json": "a basket of networks", "suite.json": "a suite", "result.json": "a study"}  # by their files
+BEGUN = ("run.lock", "seeds.safetensors", ".config.json.", ".seeds.safetensors.")  # of a run without settings yet
 CONFIGS = b"foible.configs"  # in a shard's metadata: settings by hash
 
 
@@ -89,7 +90,7 @@ class RunFolder:
             if OLD_NAMES.get(there, there) != recipe and self._anything_done():
                 held = HOLDS.get(there, f"a run of {shown(there)[:60]}")
                 raise UserError(f"the folder {str(self.path)!r} holds {held}: give another --out")
-        elif any(not entry.name.startswith(("run.lock", ".config.json.")) for entry in self.path.iterdir()):
+        elif any(not entry.name.startswith(BEGUN) for entry in self.path.iterdir()):
             held = next((what for file, what in OTHERS.items() if (self.path / file).exists()), "")
             why = f"holds {held}" if held else "is not empty and not a run"
             raise UserError(f"the folder {str(self.path)!r} {why}: give another --out")

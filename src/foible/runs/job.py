@@ -24,8 +24,8 @@ from foible.findings import Findings
 from foible.permission import Permission
 from foible.processes import cores, one_thread
 from foible.progress import progress
-from foible.runs import kept_seeds
 from foible.runs.folder import RunFolder
+from foible.runs.kept_seeds import Kept, key_of
 from foible.runs.local import do_unit, do_units, run_units, shard_of
 from foible.runs.own_data import own_data
 from foible.runs.recipe import RECIPES, Recipe, find_recipe, load
@@ -87,9 +87,8 @@ def run(
     try:
         with folder.lock():
             task = replace(task, settings=folder.known(early, early=True))
-            key = kept_seeds.key_of(task, early)
-            known = kept_seeds.kept(folder.path, key, task)
-            task, seeds = _seeded(task, spec, known)
+            kept = Kept(folder.path, key_of(config, early))
+            task, seeds = _seeded(task, spec, kept)
             where = {
                 "basket": [absolute(one) for one in networks.source or []], "data": absolute(data_set.name),
                 "trust": trust, "device": networks.device.type,
@@ -97,29 +96,28 @@ def run(
                 **({"recipe": absolute(spec)} if spec else {}),
             }  # fmt: skip
             apart = networks.source is not None and isinstance(data, str) and not _in_this_process(task, spec)
-            _on_disk(task, folder, where, seeds, data_set.problems, apart, None if known else key)
+            _on_disk(task, folder, where, seeds, data_set.problems, apart, kept)
     except KeyboardInterrupt:
         raise Interrupted(f"stopped: {told_of(folder.path)}") from None
     return Findings.open(folder.path)
 
 
-def _seeded(task: Task, spec: str, known: Seeds | None = None) -> tuple[Task, Seeds]:
-    """The task with its seeds and settings: the networks are tried, and images judged as far as they must be, unless it
-    is `known` already which they are."""
+def _seeded(task: Task, spec: str, kept: Kept | None = None) -> tuple[Task, Seeds]:
+    """The task with its seeds and settings: the networks are tried, and images judged as far as they must be. kept:
+    what was said of some before, and where it is noted what is said now."""
     recipe = task.recipe
     with one_thread():
         load(recipe.check)(task)
-    seeds: Seeds = load(recipe.seeds)(task) if known is None else known
+    seeds: Seeds = load(recipe.seeds)(replace(task, kept=kept))
     task = replace(task, seeds=seeds.tensors)
     return replace(task, settings=_shared_settings(task, spec) | load(recipe.settings)(task)), seeds
 
 
 def _on_disk(
     task: Task, folder: RunFolder, where: dict[str, Any], seeds: Seeds, problems: Sequence[str], apart: bool,
-    key: str | None,
+    kept: Kept,
 ) -> None:  # fmt: skip
-    """The lanes that are missing, in the folder; what a recipe has to say of all of them last. key: what the seeds are
-    kept under, where they are not yet."""
+    """The lanes that are missing, in the folder; what a recipe has to say of all of them last."""
     recipe = task.recipe
     told: dict[str, Any] = {"notes": [*task.basket.notes, *task.matched.notes], "specs": task.basket.specs_of_all}
     if seeds.accuracy is not None:
@@ -142,8 +140,7 @@ def _on_disk(
         work = _units(task, before)
         folder.begin(task.settings, where, work.lanes, size=task.settings.get("unit"), **told)
     folder.list_unreadable([*problems, *seeds.unreadable])
-    if key is not None:
-        kept_seeds.keep(folder.path, key, seeds)
+    kept.write()
     do(task, work, folder, recipe.doing if recipe.first is None else "Keeping")
     if recipe.finish is not None:
         with progress("Summing up", 1, quiet=task.quiet) as bar:

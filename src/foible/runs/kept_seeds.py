@@ -1,54 +1,89 @@
-"""The seeds of a run, kept in its folder: a run that goes on need not judge them again."""
+"""What the networks said of the images that were looked at for seeds, kept in the run's folder.
+
+A run that goes on, or is made longer, judges no image twice, and Ctrl-C while seeds are judged loses nothing.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
+from torch import Tensor
 
 from foible.disk import write_atomically
-from foible.runs.task import Seeds, Task
+from foible.runs.record import extents
 
 FILE = "seeds.safetensors"
+NO_MATTER = ("unit", "judge_all")  # of a config, besides how far a run goes: what is said of an image is the same
 
 
-def key_of(task: Task, settings: dict[str, Any]) -> str:
-    """What the seeds depend on: data, networks, and all that was asked for."""
-    whole = json.dumps([settings, asdict(task.config)], sort_keys=True, default=str)
-    return hashlib.sha256(whole.encode()).hexdigest()
+@dataclass(frozen=True, eq=False)
+class Answers:
+    """index: (n,) positions of images, in the order in which they were looked at. said: (networks, n) classes, -1 where
+    an answer is no number. good: (n,) bool, whether a search may begin there, and aims: (n,) the class it is about.
+    unreadable: a line for each of the others that were looked at among them."""
+
+    index: Tensor
+    said: Tensor
+    good: Tensor
+    aims: Tensor
+    unreadable: list[str] = field(default_factory=list)
+
+    @property
+    def looked(self) -> int:
+        """How many images that makes, with those that could not be read."""
+        return len(self.index) + len(self.unreadable)
 
 
-def keep(folder: Path, key: str, seeds: Seeds) -> None:
-    """Write them, where they are numbers of images and classes."""
-    if not seeds.tensors or any(one.ndim != 1 or one.dtype != torch.int64 for one in seeds.tensors.values()):
-        return
-    told = json.dumps({"accuracy": seeds.accuracy, "unreadable": list(seeds.unreadable)})
-    tensors = {name: one.contiguous() for name, one in seeds.tensors.items()}
-    write_atomically(folder / FILE, save(tensors, {"key": key, "told": told}))
+@dataclass(eq=False)
+class Kept:
+    """The answers of one run: those of before, and what there is to keep. key: all that they depend on."""
 
+    folder: Path
+    key: str
+    answers: Answers | None = None  # what there is to keep
 
-def kept(folder: Path, key: str, task: Task) -> Seeds | None:
-    """Those that were kept for just this; None where there are none, or the file is damaged or not ours."""
-    most = {"aims": len(task.basket.classes)}
-    try:
-        with safe_open(str(folder / FILE), framework="pt") as file:
-            about = file.metadata() or {}
-            if about.get("key") != key:
-                return None
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (it is no dict)
-        told = json.loads(about["told"])
-        accuracy, unreadable = told["accuracy"], [str(line) for line in told["unreadable"]]
-    except (OSError, SafetensorError, KeyError, TypeError, ValueError):
-        return None
-    for name, one in tensors.items():
-        if one.ndim != 1 or one.dtype != torch.int64 or not len(one):
+    def read(self, order: Tensor, networks: int, classes: int) -> Answers | None:
+        """Those that were kept for just this order of images; None where there are none, or the file is damaged or not
+        ours."""
+        try:
+            with safe_open(str(self.folder / FILE), framework="pt") as file:
+                about = file.metadata() or {}
+                if about.get("key") != self.key:
+                    return None
+                index, said, good, aims = (file.get_tensor(name) for name in ("index", "said", "good", "aims"))
+            known = Answers(index, said.long(), good, aims, [str(line) for line in json.loads(about["unreadable"])])
+        except (OSError, SafetensorError, KeyError, TypeError, ValueError, RuntimeError):
             return None
-        if int(one.min()) < 0 or int(one.max()) >= most.get(name, len(task.matched.data)):
+        begin, count = order[: known.looked], len(index)
+        fits = [
+            index.shape == good.shape == aims.shape == (count,), said.shape == (networks, count),
+            (index.dtype, aims.dtype, good.dtype) == (torch.int64, torch.int64, torch.bool),
+            0 < count <= len(begin) == known.looked,
+        ]  # fmt: skip
+        if not all(fits) or not torch.equal(begin[torch.isin(begin, index)], index):
             return None
-    return Seeds(tensors, accuracy, unreadable)
+        return known if all(bool(((one >= -1) & (one < classes)).all()) for one in (known.said, aims)) else None
+
+    def write(self) -> None:
+        """Keep the answers, where there are any that are not kept already."""
+        new = self.answers
+        if new is None or not len(new.index):
+            return
+        tensors = {"index": new.index, "said": new.said.to(torch.int32), "good": new.good, "aims": new.aims}
+        about = {"key": self.key, "unreadable": json.dumps(new.unreadable)}
+        write_atomically(self.folder / FILE, save({name: one.contiguous() for name, one in tensors.items()}, about))
+        self.answers = None
+
+
+def key_of(config: Any, settings: dict[str, Any]) -> str:
+    """What answers depend on: data, networks, and what was asked for, but for how far the run goes."""
+    aside = (*extents(settings), *NO_MATTER)
+    parts = [{name: value for name, value in one.items() if name not in aside} for one in (settings, asdict(config))]
+    return hashlib.sha256(json.dumps(parts, sort_keys=True, default=str).encode()).hexdigest()

@@ -74,6 +74,7 @@ RECIPES: dict[str, Recipe | str] = {
     "compare": "foible.recipes.compare:COMPARE",
     "rank": "foible.recipes.rank:RANK",
     "explain": "foible.recipes.explain:EXPLAIN",
+    "fool": "foible.recipes.fool:FOOL",
 }
 
 

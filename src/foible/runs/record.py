@@ -54,8 +54,14 @@ FORMS: dict[str, dict[str, Any]] = {
         "label": word("consensus", "people"), "realism": TEXT, "peer_confidence": NUMBER, "suspect_confidence": NUMBER,
     },
 }  # fmt: skip
+FORMS["fool"] = {
+    **SHARED, "suspects": [TEXT], "runs": POSITIVE, "seed": int, "targets": [whole(0, 10**6)], "encoding": TEXT,
+    "objective": TEXT, "generations?": POSITIVE, "population?": POSITIVE, "encoding_sha256?": TEXT,
+}  # fmt: skip
 # How far a run goes: no row depends on it, so that a run may be extended. What was counted on the way comes second.
-EXTENTS: dict[str, tuple[str, ...]] = {"hunt": ("trials",), "distort": ("images", "drawn", "chosen")}
+EXTENTS: dict[str, tuple[str, ...]] = {
+    "hunt": ("trials",), "distort": ("images", "drawn", "chosen"), "fool": ("runs",)
+}  # fmt: skip
 OLD_NAMES = {"pool": "rank"}  # recipes as runs of 0.1.0 call them
 FORMS["pool"] = FORMS["rank"]
 
@@ -66,6 +72,7 @@ WHERE: dict[str, dict[str, Any]] = {
     "compare": PLACES,
     "distort": {**PLACES, "method": TEXT},
     "rank": {**PLACES, "realism?": TEXT},
+    "fool": {**PLACES, "encoding": TEXT, "objective": TEXT},
 }
 WHERE["pool"] = WHERE["rank"]
 ACCURACY = {
@@ -73,7 +80,7 @@ ACCURACY = {
     "near_chance": bool, "far_behind?": bool, "hint?": TEXT,
 }  # fmt: skip
 NAMED = {"hunt": ("suspects", "peers"), "compare": ("names", "old", "new"), "distort": ("source",),
-         "rank": ("suspects", "peers"), "pool": ("suspects", "peers")}  # settings that name networks  # fmt: skip
+         "rank": ("suspects", "peers"), "pool": ("suspects", "peers"), "fool": ("suspects",)}  # settings that name networks  # fmt: skip
 
 
 def extents(settings: Mapping[str, Any]) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ from foible.basket import Basket
 from foible.basket.matching import shape_of
 from foible.data import open_data
 from foible.data.places import roots
-from foible.errors import UserError
+from foible.errors import Untrusted, UserError
 from foible.networks.load.specs import same_network
 from foible.networks.preprocess import Preprocess
 from foible.permission import NOTHING, Permission, is_remembered, places_of
@@ -60,9 +60,9 @@ def data_of(run: str | Path, spec: str, may: Permission, what: str = "run") -> s
     homes = [Path(run).resolve().parent, Path.cwd(), *(root.resolve() for root in roots())]
     for place in () if may.trust or spec in may.data else places_of(spec):
         if not any(place.is_relative_to(home) for home in homes) and not is_remembered(place):
-            raise UserError(
+            raise Untrusted(
                 f"the {what} {str(run)!r} names data at {str(place)!r}, where you have run nothing yet, and a {what} "
-                "may come from anybody: if that is where the images are, add --trust, or go there"
+                "may come from anybody: go there, or, if that is where the images are, add --trust"
             )
     return spec
 

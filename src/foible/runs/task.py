@@ -11,6 +11,7 @@ from torch import Tensor
 from foible.basket import Basket
 from foible.basket.matching import Matched
 from foible.permission import NOTHING, Permission
+from foible.runs.kept_seeds import Kept
 from foible.runs.local import Made, Tick
 from foible.runs.recipe import Recipe
 from foible.runs.record import settings_hash
@@ -81,6 +82,7 @@ class Task:
     config: Any = None
     settings: dict[str, Any] = field(default_factory=dict)
     seeds: Mapping[str, Tensor] = field(default_factory=dict)
+    kept: Kept | None = None  # what was said of images before; only where seeds are looked for
     workers: int | None = None  # threads that judge inside a unit
     quiet: bool = True
 

@@ -78,9 +78,37 @@ STUDIES: dict[str, tuple[str, str]] = {
         "foible.studies.sympathetic.traits",
         "Paper 2, Table 1, Fig. 6: mistakes of binary classifiers mended, trait by trait.",
     ),
+    "fooling": (
+        "foible.studies.easily_fooled.fooling",
+        "Paper 5, Sec. D, Fig. S4: images that evolve until a network is sure of them, run after run.",
+    ),
+    "fooling-transfer": (
+        "foible.studies.easily_fooled.transfer",
+        "Paper 5, Sec. A, Table S1, Fig. S1: images that fool one network, shown to another.",
+    ),
+    "fooling-ensemble": (
+        "foible.studies.easily_fooled.ensemble",
+        "Paper 5, Sec. B: images that evolve against the mean of three different networks.",
+    ),
+    "fooling-retrain": (
+        "foible.studies.easily_fooled.retrain",
+        "Paper 5, Sec. C, Table S2: networks that learn a class of fooling images, again and again.",
+    ),
+    "ascent": (
+        "foible.studies.easily_fooled.ascent",
+        "Paper 5, Sec. E, Figs. S5–S9: images that climb to a class, with and without regularisation.",
+    ),
+    "confidence": (
+        "foible.studies.easily_fooled.confidence",
+        "Paper 5, Sec. F: how sure a network is of real images, right and wrong, and of fooling ones.",
+    ),
     "labels": (
         "foible.studies.labels.study",
         "CIFAR-10H: where all networks disagree with the label, how often people side with them.",
+    ),
+    "boundary": (
+        "foible.studies.boundary.people_study",
+        "Paper 4, Tables 2–5: where networks and real people agree and disagree (CIFAR-10H).",
     ),
 }
 

@@ -164,10 +164,14 @@ def tables(rows: Sequence[Row]) -> dict[str, list[Row]]:
 
 
 def shown(value: float | None) -> str:
-    """A number as people read it, to about three figures: `63`, `5.12`, `1,208`, `0.0312`; `–` where there is none."""
+    """A number as people read it, to about three figures: `63`, `5.12`, `1,208`, `0.0312`; `–` where there is none.
+    What is almost 100 is not shown as 100: `99.99`, `99.9998`."""
     if value is None or not math.isfinite(value):
         return "–"
     size = abs(value)
+    if 99.5 <= size < 100:
+        digits = min(5, max(2, math.ceil(-math.log10(100 - size))))
+        return f"{math.copysign(min(size, 99.99999), value):.{digits}f}"
     if value == round(value) or size >= 100:
         return f"{value:,.0f}"
     return f"{value:.1f}" if size >= 10 else f"{value:.2f}" if size >= 0.0995 else f"{value:.2g}"

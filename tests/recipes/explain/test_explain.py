@@ -20,9 +20,9 @@ from foible.data import Dataset
 from foible.errors import UserError
 from foible.findings import Findings
 from foible.recipes.explain import ALONE
-from foible.recipes.explain.source import images_from
 from foible.recipes.explain.summary import summarise
 from foible.recipes.export import export
+from foible.recipes.source import images_from
 from foible.report import write_report
 from foible.report.mended import keep_beside
 from foible.testing import CLASSES, SHAPE, linear_basket

@@ -16,7 +16,7 @@ from foible.search import Trials, descend
 from foible.search.task import EXHAUSTED, FOUND, INVALID
 from foible.search.walking import Paths, retrace
 from foible.spaces import Affine, Latent, Swaps
-from foible.testing import check_search, linear_basket, linear_trials
+from foible.testing import Counting, check_search, linear_basket, linear_network, linear_trials
 
 SPACE = Latent(Linear(), step=1.0, reach=8.0)
 
@@ -111,3 +111,29 @@ def test_words() -> None:
         descend(Swaps(), Restore(), basket, mistakes(basket), suspect="A")
     with pytest.raises(UserError, match="momentum 1"):
         descend(SPACE, Restore(), basket, mistakes(basket), suspect="A", momentum=1.0)
+
+
+def test_waiting_lanes_take_the_places_of_those_that_ended() -> None:
+    """However wide the batch is, the same is found; and one long lane does not hold up the others."""
+    basket = linear_basket(2)
+    given = linear_trials(basket, 40)
+    seeds = given.seeds.clamp(5, 250)  # at 0 and 1 a last bit says on which side of the clip a pixel is
+    trials = Trials(given.lanes, seeds, basket.predict(seeds, ["A"])[0].topk(2, 1).indices[:, 1])
+    how = {"suspect": "A", "rate": 0.3, "steps": 16, "restarts": 2, "momentum": 0.1}
+    whole = descend(SPACE, Restore(), basket, trials, **how)
+    assert set(whole.outcome.tolist()) == {FOUND, EXHAUSTED}
+    assert int(whole.candidates.max()) == 48  # all steps of three starts
+    ticks: list[int] = []
+    part = descend(SPACE, Restore(), basket, trials, width=7, tick=ticks.append, **how)
+    assert sum(ticks) == 40
+    for name in ("outcome", "candidates", "forwards", "backwards"):
+        assert torch.equal(getattr(part, name), getattr(whole, name)), name
+    assert torch.equal(part.accepted.row, whole.accepted.row)
+    assert torch.allclose(part.accepted.draws, whole.accepted.draws, atol=1e-4)
+
+    alone = Basket({"A": Counting(linear_network(0))}, classes=basket.classes, preprocess="inside")
+    found = descend(SPACE, Restore(), alone, trials, suspect="A", rate=0.3, width=8)
+    copy = alone.network("A")
+    assert isinstance(copy, Counting)
+    rounds = sum(int(some.max()) for some in found.candidates.split(8))  # if each batch waited for its last lane
+    assert int(found.candidates.max()) < len(copy.calls) < 0.8 * rounds

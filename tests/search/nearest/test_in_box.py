@@ -6,10 +6,10 @@ import torch
 from linear_generator import Linear
 
 from foible.basket import Basket
-from foible.images import to_floats
+from foible.images import settle, to_floats
 from foible.objectives import Restore
 from foible.search import descend
-from foible.search.nearest.in_box import nearest_in_box
+from foible.search.nearest.in_box import exactly_nearest, nearest_in_box
 from foible.search.task import FOUND, Trials
 from foible.search.walking import Paths
 from foible.spaces import Latent
@@ -33,10 +33,16 @@ def test_for_a_linear_generator_and_network_it_is_a_projection() -> None:
     least = nearest_in_box(space, Restore(), basket, seeds, aims, paths, suspect="A")
     assert bool((basket.judge(least.images, ["A"])[0].argmax(1) == aims).all())
 
+    assert torch.equal(least.images, settle(space.render(least.points)))
     sign = torch.where(aims == 1, 1.0, -1.0)
     gap = sign * (network(to_floats(seeds)) @ torch.tensor([-1.0, 1.0]))  # below 0: by so much the class lacks
     slope = (network[1].weight[1] - network[1].weight[0]) @ generator.columns
     known = -gap / slope.norm()
+    exact = exactly_nearest(space, basket, space.start(to_floats(seeds)), to_floats(seeds), aims, suspect="A")
+    assert bool(exact.found.all())
+    length = exact.images.norm(dim=1)
+    assert bool((length < 1.01 * known).all())  # before rounding every one of them, however near
+    assert bool((length > 0.999 * known).all())
     size = least.points.shift.norm(dim=1)
     far = known > 0.1  # nearer than that, 8 bits of the pixels are what counts
     assert int(far.sum()) > 15

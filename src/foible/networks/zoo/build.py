@@ -164,6 +164,13 @@ FAMILIES: dict[str, Family] = {
     "ae": Family(_ae, "ae:400", "softmax on a frozen sparse autoencoder (paper 3)", normalise=False),
     "conv": Family(_plain("conv", convolutional.conv), "conv", "one convolution, dropout (paper 3)", smallest=6),
     "lenet": Family(_plain("lenet", convolutional.lenet), "lenet", "LeNet-5", smallest=12),
+    "lenet-caffe": Family(
+        _plain("lenet-caffe", convolutional.lenet_caffe),
+        "lenet-caffe",
+        "Caffe's LeNet (paper 5)",
+        normalise=False,
+        smallest=16,
+    ),
     "mlp4": Family(
         _plain("mlp4", lambda shape, classes: dense.mlp(shape, classes, (500, 500))),
         "mlp4",

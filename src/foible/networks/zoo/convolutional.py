@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import OrderedDict
 
 from torch import nn
@@ -47,6 +48,30 @@ def lenet(shape: Shape, classes: int) -> nn.Sequential:
             output=nn.Linear(84, classes),
         )
     )
+
+
+def lenet_caffe(shape: Shape, classes: int) -> nn.Sequential:
+    """Paper 5's MNIST network, the LeNet that comes with Caffe: 20 and 50 maps of 5×5, each followed by a max pool and
+    by no activation, then 500 units with ReLU. Weights begin by Caffe's "xavier" (uniform within √(3 / inputs)).
+    """
+    channels, height, width = shape
+    layers: OrderedDict[str, nn.Module] = OrderedDict(
+        conv1=nn.Conv2d(channels, 20, 5),
+        pool1=nn.MaxPool2d(2),
+        conv2=nn.Conv2d(20, 50, 5),
+        pool2=nn.MaxPool2d(2),
+        flatten=nn.Flatten(),
+        hidden=nn.Linear(50 * (((height - 4) // 2 - 4) // 2) * (((width - 4) // 2 - 4) // 2), 500),
+        relu=nn.ReLU(),
+        output=nn.Linear(500, classes),
+    )
+    for layer in layers.values():
+        if isinstance(layer, nn.Conv2d | nn.Linear) and not layer.weight.is_meta:
+            reach = math.sqrt(3 / layer.weight[0].numel())
+            nn.init.uniform_(layer.weight, -reach, reach)
+            assert layer.bias is not None
+            nn.init.zeros_(layer.bias)
+    return nn.Sequential(layers)
 
 
 def cnn4(shape: Shape, classes: int) -> nn.Sequential:

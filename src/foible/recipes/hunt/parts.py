@@ -15,9 +15,12 @@ from foible.recipes.config import HuntConfig
 from foible.recipes.hunt.most import check_most
 from foible.runs.recipe import Recipe, known_options
 from foible.search import SEARCHES
+from foible.search.elites.encodings import ENCODINGS
 from foible.spaces import SPACES
 
-TABLES: dict[str, dict[str, Any]] = {"space": SPACES, "objective": OBJECTIVES, "search": SEARCHES}
+TABLES: dict[str, dict[str, Any]] = {
+    "space": SPACES, "objective": OBJECTIVES, "search": SEARCHES, "encoding": ENCODINGS,
+}  # fmt: skip
 
 ATLAS = "map-elites"
 

@@ -48,17 +48,17 @@ FILM_HEIGHT = 64  # frames of a film are shrunk to at most this
 
 def film(space: Any, seeds: Tensor, paths: Paths) -> list[bytes]:
     """Of each row a PNG: its seed image and what every move of its path (moves, draws) made of it, side by side."""
-    frames = [[frame] for frame in _thumbnails(seeds)]
+    frames = [[frame] for frame in thumbnails(seeds)]
 
     def seen(rows: Tensor, points: Any) -> None:
-        for row, frame in zip(rows.tolist(), _thumbnails(space.render(points)[: len(rows)]), strict=True):
+        for row, frame in zip(rows.tolist(), thumbnails(space.render(points)[: len(rows)]), strict=True):
             frames[row].append(frame)
 
     retrace(space, seeds, paths, seen)
     return [encode_png(np.concatenate(each, 2)) for each in frames]
 
 
-def _thumbnails(images: Tensor) -> np.ndarray:
+def thumbnails(images: Tensor) -> np.ndarray:
     height, width = images.shape[2:]
     if height > FILM_HEIGHT:
         images = interpolate(images, (FILM_HEIGHT, max(1, round(width * FILM_HEIGHT / height))), mode="area")

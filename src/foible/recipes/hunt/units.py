@@ -14,6 +14,7 @@ from foible.basket.basket import FEW, LARGE
 from foible.data import Photographs, read
 from foible.errors import UserError
 from foible.findings import with_metadata
+from foible.findings.rows import Columns, replaced
 from foible.progress import Stages
 from foible.realism import Realism
 from foible.realism import fit as fit_realism
@@ -25,6 +26,7 @@ from foible.runs.spans import Span
 from foible.runs.task import FIRST, LEAST, Task
 from foible.search import Trials
 from foible.search.climb.dense import is_cheap
+from foible.search.shrink import Shrunk, shrink
 
 AT_ONCE = 1024 * 3 * 32 * 32  # values of the images of a first unit on a GPU
 
@@ -104,17 +106,32 @@ class Searching:
         going.begin(span.size, tick)
         found = task.parts["search"](
             task.parts["space"], task.parts["objective"], basket, trials, suspect=suspect, seed=settings["seed"],
-            precision=settings["precision"], budget=Budget(forwards=settings["budget"]), tick=going.tick("search"),
+            precision=settings.get("precision", "float32"), budget=Budget(forwards=settings.get("budget")),
+            tick=going.tick("search"),
         )  # fmt: skip
         if found.trial is not None:
             trials, index = trials.rows(found.trial), index[found.trial]
         rows = make_rows(
             task.parts["space"], task.parts["objective"], basket, trials, found, suspect=suspect,
             data=task.matched.data, index=index, labelled=not settings["unlabelled"], config=task.key,
-            shrinks=settings["shrink"], realism=self.realism, going=going,
+            shrinks=self.shrinks, realism=self.realism, going=going, smallest=self.smallest,
         )  # fmt: skip
+        own = self.own(trials, index, suspect)
         going.end()
-        return lambda: with_metadata(rows(), task.basket.classes, {task.key: settings})
+        return lambda: with_metadata(replaced(rows(), own), task.basket.classes, {task.key: settings})
+
+    @property
+    def shrinks(self) -> bool:
+        """Whether the smallest change is looked for."""
+        return bool(self.settings["shrink"])
+
+    def smallest(self, *given: Any, **how: Any) -> Shrunk:
+        """What makes a find's change as small as can be."""
+        return shrink(*given, **how)
+
+    def own(self, _trials: Trials, _index: Tensor, _suspect: str) -> Columns:
+        """Columns of these rows that say something else in another recipe."""
+        return {}
 
 
 def settings_of(task: Task) -> dict[str, Any]:

@@ -99,6 +99,7 @@ RECIPES = {
     "ae": Recipe(20, least_steps=1500, pretraining_epochs=20),
     "conv": Recipe(5),
     "lenet": Recipe(5, least_steps=600),
+    "lenet-caffe": Recipe(5, least_steps=600),
     "mlp4": Recipe(10, rate=5e-4),  # paper 4, Appendix A, as are the next two
     "cnn4": Recipe(5, rate=5e-4, least_steps=100),
     "vit4": Recipe(15, rate=5e-4),

@@ -29,7 +29,7 @@ def write_generator(folder: Path) -> Path:
     record = read_record(folder)
     told, measures = summary(record), record["measures"]
     _losses(record["history"], folder)
-    if measures is not None:
+    if measures is not None and measures["divergence"]:
         _divergence(measures["divergence"], folder)
     files = [(text, folder / f"{name}.png") for name, text in PICTURES.items()]
     figures = [(text, whole(file.read_bytes())) for text, file in files if file.is_file()]
@@ -63,7 +63,7 @@ def summary(record: dict[str, Any]) -> dict[str, Any]:
     told["reconstruction error"] = _digits(measures.get("error"))
     told["error of the mean image"] = _digits(measures.get("mean_image_error"))
     told["active dimensions"] = measures.get("active")
-    told["divergence"] = _digits(sum(measures["divergence"])) if measures else None
+    told["divergence"] = _digits(sum(measures["divergence"])) if measures and measures["divergence"] else None
     told["spread of samples"] = _digits(measures.get("spread"))
     return told | {"collapsed": record["collapsed"]}
 
@@ -71,6 +71,8 @@ def summary(record: dict[str, Any]) -> dict[str, Any]:
 def _words(told: dict[str, Any]) -> str:
     if told["collapsed"]:
         return f"Of no use: {told['collapsed']}."
+    if told["reconstruction error"] is None:
+        return f"It draws and does not encode. Its samples vary {told['spread of samples']} times as much as images do."
     return (
         f"{told['active dimensions']} of {told['latent']} latent dimensions tell something of the image. "
         f"Reconstructions of held-out images are wrong by {told['reconstruction error']}, the mean image in place of "

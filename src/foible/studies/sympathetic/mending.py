@@ -36,7 +36,7 @@ class Images:
         return len(self.aims)
 
     def __getitem__(self, rows: Tensor) -> Images:
-        return Images(self.images[rows], self.aims[rows], self.index[rows])
+        return Images(self.images[rows], self.aims[rows], self.index[rows.to(self.index.device)])
 
 
 @dataclass(frozen=True, eq=False)

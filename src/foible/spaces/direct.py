@@ -1,0 +1,68 @@
+"""Images as their pixels: the direct encoding of paper 5."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from foible.spaces.cppn.genome import CHANGE, polynomial
+
+CROSSED = 0.5  # share of the children that have two parents, and of their pixels that are crossed
+ETA = 10.0  # of simulated binary crossover: larger stays nearer to the parents
+
+HALF = 4096
+
+Shape = tuple[int, int, int]
+
+
+class Pictures(NamedTuple):
+    """n images in [0, 1]."""
+
+    pixels: Tensor  # (n, values)
+
+
+@dataclass(frozen=True)
+class Direct:
+    """Every pixel a gene: uniform at first, then by polynomial mutation and simulated binary crossover."""
+
+    def fresh(self, draw: Callable[[str, int], Tensor], shape: Shape) -> Pictures:
+        return Pictures(draw("direct.pixels", math.prod(shape)))
+
+    def children(
+        self, parents: Pictures, mates: Pictures, draw: Callable[[str, int], Tensor], shape: Shape
+    ) -> Pictures:
+        """One of each parent and, half of the time, its mate."""
+        drawn = draw("direct.pixels", 1 + math.prod(shape))
+        rows = (drawn[:, 0] < CROSSED).nonzero()[:, 0]
+        coarse = (drawn[:, 1:] * HALF).floor()  # of 24 bits twelve say what is crossed, and twelve what mutates
+        change = drawn[:, 1:] * HALF - coarse
+        pixels = parents.pixels.clone()
+        pixels[rows] = _crossed(pixels[rows], mates.pixels[rows], coarse[rows] / HALF)
+        some = (change.flatten() < CHANGE).nonzero()[:, 0]
+        values = pixels.view(-1)
+        values[some] = polynomial(values[some], change.flatten()[some], 0.0, 1.0)
+        return Pictures(pixels)
+
+    def render(self, genomes: Pictures, shape: Shape, size: tuple[int, int] | None = None) -> Tensor:
+        """(n, channels, height, width) in [0, 1]; at another size each pixel is a rectangle."""
+        images = genomes.pixels.view(-1, *shape)
+        return images if size is None or size == shape[1:] else F.interpolate(images, size, mode="nearest")
+
+    def written(self, genomes: Pictures, shape: Shape) -> list[list[float]]:
+        """Nothing: the image on 8 bits is all that counts."""
+        del shape
+        return [[]] * len(genomes.pixels)
+
+
+def _crossed(parents: Tensor, mates: Tensor, drawn: Tensor) -> Tensor:
+    """Simulated binary crossover (Deb and Agrawal) of half of the pixels; drawn: uniforms of their shape."""
+    amount = (drawn / CROSSED).clamp(max=1 - 1e-6)
+    spread = torch.where(amount < 0.5, 2 * amount, 1 / (2 - 2 * amount)).pow(1 / (ETA + 1))
+    crossed = 0.5 * ((1 + spread) * parents + (1 - spread) * mates)
+    return torch.where(drawn < CROSSED, crossed.clamp(0, 1), parents)

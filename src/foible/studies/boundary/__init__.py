@@ -1,0 +1,1 @@
+"""Paper 4: networks and people on images between two classes."""
