@@ -13,6 +13,10 @@ class UserError(FoibleError):
     exit_code = 2
 
 
+class Untrusted(UserError):
+    """A file names code, a network to fetch or data elsewhere, and the user has not said --trust."""
+
+
 class Interrupted(FoibleError):
     """Stopped by the user; what was finished is on disk and the same command goes on from there."""
 

@@ -22,7 +22,7 @@ from typing import Any
 
 from foible import specs
 from foible.disk import cache_folder, ordinary
-from foible.errors import UserError
+from foible.errors import Untrusted, UserError
 from foible.text import did_you_mean
 
 PREFIXES = ("network:", "probe:")  # of specs that hold another one
@@ -64,18 +64,18 @@ class Permission:
     def run(self, path: str, name: str) -> Any:
         """The thing called `name` in the user's Python file `path`. Runs that file, if that is permitted."""
         if not self.trust and _full(path) not in self.files:
-            raise UserError(
-                f"a file that may come from anybody names code, {f'{path}:{name}'!r}, which would be run: read it, and "
-                "if you trust it add --trust"
+            raise Untrusted(
+                f"a run, or another file that may come from anybody, names code, {f'{path}:{name}'!r}, which would be "
+                "run: if that code is yours, or you have read it, add --trust"
             )
         return _run(path, name)
 
     def fetch(self, hub: str, name: str) -> None:
         """Refuse to let a library download a network, unless that is permitted."""
         if not self.trust and f"{hub}:{name}" not in self.hubs:
-            raise UserError(
-                f"a file that may come from anybody names a network to download, {f'{hub}:{name}'!r}: if you want it, "
-                "add --trust, or name it yourself"
+            raise Untrusted(
+                f"a run, or another file that may come from anybody, names a network to download, "
+                f"{f'{hub}:{name}'!r}: name it yourself, or, if you want it, add --trust"
             )
 
 

@@ -181,7 +181,8 @@ def progress(what: str, total: int, *, done: int = 0, quiet: bool = False) -> It
     """
     from foible.text import shown
 
-    stream, what, note = sys.stderr, shown(what), "already on disk" if done else ""  # it may name a network or a file
+    stream, note = sys.stderr, f"{done:,} already on disk" if done else ""
+    what = shown(what)  # it may name a network or a file
     if quiet or stream is None:
         yield _Silent()
     elif (display := _notebook_display()) is not None:

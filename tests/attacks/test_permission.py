@@ -138,12 +138,18 @@ def test_realism_of_an_edited_run_is_not_run_on_resume(task: Task, evil: Path, t
     assert not (tmp_path / "ran").exists()
 
 
-def test_what_is_typed_runs_in_worker_processes_too(task: Task, tmp_path: Path) -> None:
+def test_what_is_typed_runs_in_worker_processes_too(
+    task: Task, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (tmp_path / "mine.py").write_text("from foible.spaces import Affine\nclass Mine(Affine):\n    pass\n")
     hunt = [*_make(task, "hunt", tmp_path / "run", "--unit", "8"), "--space", f"{tmp_path / 'mine.py'}:Mine"]
     hunt[hunt.index("--workers") + 1] = 2
     assert _run(*hunt) == 0
+    capsys.readouterr()
     assert _run("replay", tmp_path / "run") == 2
+    said = capsys.readouterr().err
+    assert "mine.py:Mine" in said
+    assert said.endswith(f"add --trust:\n  foible replay {tmp_path / 'run'} --trust\n")  # the whole command
     assert _run("replay", tmp_path / "run", "--trust") == 0
 
 
@@ -165,7 +171,7 @@ def test_downloads_that_a_file_names_are_asked_for_first(
     assert _run("train", f"probe:{task.basket / 'A'}", "--data", f"{task.data}?test=0.2", "--out", probe) == 0
     _edit(probe / "basket.json", lambda record: record["networks"][0]["backbone"].update(spec=spec))
     assert _run("hunt", "--basket", probe, "--data", task.data, "--out", tmp_path / "new") == 2
-    assert capsys.readouterr().err.count("--trust") == 2
+    assert capsys.readouterr().err.count("add --trust") == 2
     assert not (tmp_path / "ran").exists()
     assert _run("hunt", "--network", f"a={spec}", "--data", task.data, "--out", tmp_path / "new") == 2
     assert (tmp_path / "ran").exists()  # this one was typed

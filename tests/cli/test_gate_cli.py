@@ -79,6 +79,14 @@ def test_rows_of_a_suite_can_be_looked_at(task: Path, capsys: pytest.CaptureFixt
     lost = _json(capsys, "gate", "--suite", task / "suite", "--network", f"new={task / 'lost'}", "--old", "new", code=1)
     row = _json(capsys, "show", task / "suite" / "suite.parquet", lost["broken"][0])
     assert row["id"] == lost["broken"][0]
+    # The one that is not old is new, whatever it is called; and the output says how to look at what broke.
+    given = [f"cand={task / 'lost'}", task / "lost"]
+    for one in given:
+        code, out, _ = _run(capsys, "gate", "--suite", task / "suite", "--network", one, "--old", "new")
+        assert code == 1
+        assert f"foible show {task / 'suite'} {lost['broken'][0]}" in out
+    shown = out.partition("To look at one: foible ")[2].splitlines()[0]
+    assert lost["broken"][0] in _run(capsys, *shown.split())[1]
 
 
 def test_pass_and_fail_leave_by_their_exit_codes(
@@ -147,7 +155,10 @@ def test_the_nightly_tier(task: Path, tmp_path: Path, capsys: pytest.CaptureFixt
         (["--hunt"], "--hunt needs --data"),
         (["--suite", "SUITE"], "no network is called 'new' (given none): expected --network new=SPEC"),
         (["--suite", "SUITE", "--network", "old=NEW"], "no network is called 'new' (given old)"),
-        (["--suite", "SUITE", "--network", "NEW"], "no network is called 'new' (given P1)"),
+        (
+            ["--suite", "SUITE", "--network", "A=NEW", "--network", "B=NEW"],
+            "no network is called 'new' (given A, B)",
+        ),
         (["--suite", "SUITE", "--network", "new=NEW", "--tolerance", "-1"], "tolerance is -1"),
         (["--suite", "SUITE", "--network", "new=NEW", "--class-tolerance", "1000"], "class-tolerance is 1000"),
         (["--suite", "SUITE", "--network", "new=NEW", "--old", "nobody"], "no row of the suite records"),

@@ -215,6 +215,10 @@ def test_show_lists_and_counts(run: Path, capsys: pytest.CaptureFixture[str], mo
     text = _ok(capsys, "show", run, "--limit", 4)
     assert all(id in text for id in found.column("id")[:4])
     assert found.column("id")[4] not in text
+    assert "paper" not in text
+    monkeypatch.setenv("COLUMNS", "30")
+    narrow = _ok(capsys, "show", run, "--limit", 4)
+    assert all(id in narrow for id in found.column("id")[:4])  # an id is never broken: it can be copied
     assert _json(capsys, "show", run, "--limit", 0)["findings"] == []
     assert len(_json(capsys, "show", run, "--limit", 10**6)["findings"]) == len(found)
     assert "--limit" in _wrong(capsys, "show", run, "--limit", -1)
@@ -270,6 +274,12 @@ def test_show_one(run: Path, capsys: pytest.CaptureFixture[str], monkeypatch: py
     text = _ok(capsys, "show", run, row["id"])
     for part in (row["id"], "found", "rotation °", f"class {findings.name_of(row['truth'])}", *row["networks"]):
         assert part in text
+    [line] = (line for line in text.splitlines() if "rotation °" in line)
+    least = dict(row["least_change"])["rotation °"]
+    assert line.split()[2:] == [
+        f"{dict(row['change'])['rotation °']:+.2f}",
+        *([f"{least:+.2f}"] if abs(least) >= 0.005 else []),
+    ]
     answer = _json(capsys, "show", run, row["id"])
     assert answer["path"] == row["path"]
     assert "image" not in answer

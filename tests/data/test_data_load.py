@@ -60,7 +60,7 @@ def test_a_wrong_dataset_is_refused(changes: dict[str, object], message: str) ->
 @pytest.mark.parametrize(
     ("spec", "message"),
     [
-        ("mnsit", "no data set called 'mnsit'; did you mean 'mnist'.*known are digits, mnist"),
+        ("mnsit", "no data set called 'mnsit'; did you mean 'mnist'.*`foible data` lists"),
         ("MNIST", "did you mean 'mnist'"),
         ("cifar-10", "did you mean 'cifar10'"),
         ("", "no data set called ''"),
@@ -129,3 +129,10 @@ def test_available_without_any_folder(home: Path) -> None:
     assert [row.found for row in data.available()] == ["bundled", None, None, None, None]
     with pytest.raises(UserError, match="which is not a folder"):
         data.load("mnist")
+
+
+def test_a_path_without_its_form_is_told_which(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_folder(home / "photos", {"cat/1.png": picture(), "dog/1.png": picture()})
+    monkeypatch.chdir(home)
+    with pytest.raises(UserError, match=r"there is such a file or folder here: write folder:photos$"):
+        data.load("photos")

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import gzip
+import os
 import pickle
 import struct
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,6 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from foible import data
+from foible.data import decoded, pictures
 from foible.data.catalogue import KNOWN
 from foible.data.idx import read_idx
 from foible.errors import UserError
@@ -186,11 +189,45 @@ def test_cifar_planes_are_red_green_blue(home: Path) -> None:
 
 
 def test_cifar_parquet_keeps_the_official_class_names(home: Path) -> None:
-    pictures = [picture((k, 0, 0), size=(32, 32), kind="WEBP", lossless=True) for k in (10, 20)]
-    write_parquet(home / "cifar10" / "train-00000-of-00001.parquet", pictures, [0, 3], column="img")
+    bodies = [picture((k, 0, 0), size=(32, 32), kind="WEBP", lossless=True) for k in (10, 20)]
+    write_parquet(home / "cifar10" / "train-00000-of-00001.parquet", bodies, [0, 3], column="img")
     train = data.load("cifar10")
     assert train.classes == KNOWN["cifar10"].classes
     assert train.images[:, 0, 0, 0].tolist() == [10, 20]
+
+
+def test_cifar_parquet_is_decoded_once(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(decoded, "MANY", 2)
+    calls: list[str] = []
+
+    def gather(*given: Any) -> Any:
+        calls.append("decoded")
+        return pictures.gather(*given)
+
+    monkeypatch.setattr(decoded, "gather", gather)
+    file = home / "cifar10" / "train-00000-of-00001.parquet"
+
+    def write(*reds: int) -> None:
+        write_parquet(file, [picture((k, 0, 0), size=(32, 32), kind="PNG") for k in reds], [0, 3], column="img")
+
+    def first() -> list[int]:
+        train = data.load("cifar10")
+        assert train.labels.tolist() == [0, 3]
+        reds: list[int] = train.images[:, 0, 0, 0].tolist()
+        train.images[:] = 7  # which is nobody else's matter
+        return reds
+
+    write(10, 20)
+    assert first() == first() == [10, 20]
+    assert len(calls) == 1
+    write(30, 200)  # the cache is of other files now
+    os.utime(file, ns=(1, 1))
+    assert first() == first() == [30, 200]
+    assert len(calls) == 2
+    [kept] = tmp_path.rglob("cifar10-train-*.npy")
+    kept.write_bytes(kept.read_bytes()[:-1])
+    assert first() == first() == [30, 200]
+    assert len(calls) == 3
 
 
 def test_cifar_pickles_are_refused_and_not_run(home: Path, tmp_path: Path) -> None:

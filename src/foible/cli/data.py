@@ -68,7 +68,8 @@ def data_list(context: typer.Context, json: Json = False) -> None:
     from rich.markup import escape
     from rich.table import Table
 
-    table = Table("Spec", "What", "Train + test, size", "Found in", title="Data sets", title_justify="left")
+    table = Table("Spec", "What", "Train + test, size", title="Data sets", title_justify="left")
+    table.add_column("Found in", overflow="fold")
     for row in rows:
         where = escape(row.found) if row.found else f"[yellow]not here[/yellow]: {escape(row.how)}"
         table.add_row(f"[bold]{escape(row.spec)}[/bold]", escape(row.what), row.size, where)
@@ -126,14 +127,24 @@ def _print(told: list[dict[str, Any]]) -> None:
         size = "of their own sizes" if one["shape"] is None else "×".join(map(str, one["shape"]))
         split = "" if len(told) == 1 else f"{one['split']}: "
         console.print(f"[bold]{split}{one['images']:,} images[/bold], {size}, {len(counts):,} classes")
-        some = counts if len(counts) <= SOME else counts[: SOME // 2] + counts[-SOME // 2 :]
-        few = ", ".join(f"{shown(name)} {count:,}" for name, count in some)
-        console.print(f"  {escape(few)}{'' if some is counts else ' (most and fewest)'}", highlight=False)
+        if len(counts) > SOME and counts[0][1] == counts[-1][1]:
+            few = f"{', '.join(shown(name) for name, _ in counts[:SOME])}, …: {counts[0][1]:,} of each"
+        elif len(counts) > SOME:
+            few = f"{_counted(counts[: SOME // 2])} (most), {_counted(counts[-SOME // 2 :])} (fewest)"
+        else:
+            few = _counted(counts)
+        console.print(f"  {escape(few)}", highlight=False)
         for note in one["notes"]:
             console.print(f"  {escape(note)}", style="dim")
         if one["unreadable"]:
             lost = f"{len(one['unreadable']):,} cannot be read: {escape(one['unreadable'][0])}"
             console.print(f"  {lost}", style="yellow")
+
+
+def _counted(classes: list[tuple[str, int]]) -> str:
+    from foible.text import shown
+
+    return ", ".join(f"{shown(name)} {count:,}" for name, count in classes)
 
 
 @app.command("get")

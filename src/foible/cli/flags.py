@@ -20,9 +20,11 @@ Networks = Annotated[
     list[str],
     typer.Option(
         "--network",
-        help="One network, [NAME=]SPEC; repeat. SPEC is a basket folder or BASKET/NETWORK, timm:NAME?checkpoint=FILE, "
-        "torchvision:NAME, hf:FOLDER, onnx:FILE, ZOO-SPEC?weights=FILE&classes=data, or "
-        "FILE.py:factory?preprocess=inside&classes=data, which runs your file (docs/networks.md).",
+        # Words of at most 18 letters: in a narrow terminal longer ones would be cut.
+        help="One network, [NAME=]SPEC; repeat. SPEC is a basket folder or BASKET/NETWORK, timm:NAME, "
+        "torchvision:NAME, hf:FOLDER, onnx:FILE, a spec of `foible train`, or FILE.py:NAME, which runs your file; and "
+        "after a ? what it does not say itself, joined by &: checkpoint=FILE, weights=FILE, classes=FILE, "
+        "preprocess=inside, size=224 (docs/networks.md). Quote it.",
         show_default=False,
     ),
 ]

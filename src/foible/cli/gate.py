@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json as json_module
+import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -14,6 +15,7 @@ from foible.cli.flags import Device, Networks, Trust
 if TYPE_CHECKING:
     from foible.recipes.gate.checks import Gated
 
+FEWEST = 5  # images of a class, from which on it is listed though it does not fail
 Json = Annotated[bool, typer.Option("--json", help="Print as JSON.")]
 
 
@@ -148,7 +150,7 @@ def gate(
     if json:
         print(json_module.dumps(gated.to_json()))
     else:
-        _print(gated)
+        _print(gated, str(suite if suite is not None else out / "hunt"))
     if gated.verdict == "inconclusive":
         print(
             "foible: WARNING: inconclusive: too few images to tell whether new is worse than is tolerated, or some "
@@ -159,8 +161,8 @@ def gate(
         raise typer.Exit(1)
 
 
-def _print(gated: Gated) -> None:
-    """The verdict, what it rests on, and the worst classes."""
+def _print(gated: Gated, where: str) -> None:
+    """The verdict, what it rests on, and the worst classes. where: the folder that the ids are in."""
     from rich import box
     from rich.console import Console
     from rich.table import Table
@@ -188,7 +190,8 @@ def _print(gated: Gated) -> None:
         table.add_column(
             name, justify="left" if left else "right", no_wrap=name != "check", min_width=12 if left else 1
         )
-    for check in [*gated.of("overall"), *gated.of("tag"), *gated.worst()]:
+    worst = [check for check in gated.worst() if check.verdict == "fail" or check.n >= FEWEST]
+    for check in [*gated.of("overall"), *gated.of("tag"), *worst]:
         kind = "" if check.kind == "overall" else f"{check.kind} "
         table.add_row(
             Text(kind + shown(check.name)), f"{check.n:,}", f"{check.broken:,}", f"{check.fixed:,}",
@@ -202,5 +205,7 @@ def _print(gated: Gated) -> None:
         console.print(f"{undecided} of {len(classes)} classes have too few images to be sure of at that tolerance.")
     if gated.broken:
         console.print(Text("First broken: " + ", ".join(shown(id) for id in gated.broken[:5])))
+        command = shlex.join(["foible", "show", where, gated.broken[0]])
+        console.print(Text(f"To look at one: {shown(command)}"), soft_wrap=True)
     for note in gated.notes:
         console.print(Text(shown(note)))

@@ -13,7 +13,9 @@ def import_(
     file: Annotated[
         Path,
         typer.Argument(
-            help="JSON as Label Studio exports it, or CSV with the columns id and label.", show_default=False
+            help="JSON as Label Studio exports it, or CSV with the columns id and label (empty, or ?, where nobody "
+            "could tell).",
+            show_default=False,
         ),
     ],
     run: Annotated[Path, typer.Argument(help="Run folder that the images were exported from.", show_default=False)],

@@ -194,14 +194,14 @@ def available() -> list[Available]:
     entries = sorted(root.iterdir()) if root and root.is_dir() else []
     taken = {row.found for row in rows}
     for entry in entries:
-        form = None if str(entry) in taken else _form_of(entry)
+        form = None if str(entry) in taken else form_of(entry)
         if form:
             what = FORMS[form].partition(", ")[2]
             rows.append(Available(f"{form}:{shown(entry.name)}", what, "", str(entry), "in FOIBLE_DATA"))
     return rows
 
 
-def _form_of(entry: Path) -> str | None:
+def form_of(entry: Path) -> str | None:
     """Which form reads `entry`, judged by names alone so that listing stays cheap."""
     if entry.name.startswith("."):
         return None

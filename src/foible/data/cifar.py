@@ -10,9 +10,9 @@ import torch
 from foible.data import parquet
 from foible.data.catalogue import KNOWN, missing
 from foible.data.dataset import Dataset, check_labels
+from foible.data.decoded import gather_once
 from foible.data.files import Unpacked
 from foible.data.options import Look
-from foible.data.pictures import gather
 from foible.data.places import candidates, first_file
 from foible.errors import UserError
 
@@ -28,7 +28,8 @@ def load_cifar10(spec: str, argument: str, split: str, quiet: bool) -> Dataset:
     if folder is None:
         raise _pickles() or missing("cifar10")
     if first_file(folder, (name for names in BATCHES.values() for name in names)) is None:
-        return gather(parquet.rows_of(spec, folder, split, how=Look(grey=False), classes=known.classes), quiet)
+        pictures = parquet.rows_of(spec, folder, split, how=Look(grey=False), classes=known.classes)
+        return gather_once(pictures, sorted(folder.rglob("*.parquet")), quiet)
     records = np.concatenate([_records(folder / name) for name in BATCHES[split]])
     images = torch.from_numpy(records[:, 1:].reshape(-1, 3, 32, 32).copy())
     return Dataset(spec, split, images, torch.from_numpy(records[:, 0].astype(np.int64)), known.classes)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
 
-from foible.data.catalogue import FORMS, KNOWN
+from foible.data.catalogue import FORMS, KNOWN, form_of
 from foible.data.celeba import list_celeba
 from foible.data.cifar import load_cifar10
 from foible.data.csv_files import list_csv
@@ -117,8 +119,14 @@ def _tell(data: Dataset | Photographs, quiet: bool, most: int = 10) -> None:
 
 
 def _unknown(spec: str, name: str) -> UserError:
+    with suppress(OSError, ValueError):
+        form = form_of(Path(spec))
+        if form is not None:
+            return UserError(f"{spec!r} is no data set, but there is such a file or folder here: write {form}:{spec}")
     hint = did_you_mean(name.lower(), [*LOADERS, *LISTERS])
-    if not hint and any(mark in spec for mark in "/\\."):
+    if hint:
+        return UserError(f"there is no data set called {spec!r}{hint} `foible data` lists what is at hand")
+    if any(mark in spec for mark in "/\\."):
         hint = f"; for a path write folder:{spec}, parquet:{spec}, csv:{spec}, webdataset:{spec} or npz:{spec}"
     return UserError(
         f"there is no data set called {spec!r}{hint}; known are {', '.join(KNOWN)}, and "

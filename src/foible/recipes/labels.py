@@ -10,44 +10,44 @@ import csv
 import io
 import json
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from foible.class_names import align
 from foible.disk import ordinary, write_atomically
 from foible.errors import UserError
 from foible.findings import Findings, read_shard, shard_files
 from foible.findings.labels import LABELS, Labels, labels_of
 from foible.recipes.export.label_studio import choice_of
 from foible.records import parse_json
-from foible.text import did_you_mean
+from foible.text import cut, did_you_mean, some
 
+UNSURE = ("?", "cannot tell", "can't tell", "don't know", "unclear", "unsure")  # as an empty label
+MOST_TOLD = 5  # labels that a message names
 _COLUMNS = ("id", "outcome", "truth", "consensus")
 
 
 def import_labels(file: str | Path, run: str | Path, *, drop: bool = False) -> Labels:
     """Join what people said to a run; labels that are there already stay, unless the file has others for them.
 
-    file: a JSON export of Label Studio (also JSON-MIN), or a CSV file with the columns id (or finding) and label. Of
-    several people's answers to one image the one that most of them gave counts; where two are equally frequent, none.
-    drop: pass the findings over that do not hold.
+    file: a JSON export of Label Studio (also JSON-MIN), or a CSV file with the columns id (or finding) and label.
+    Labels meet classes as folders do: case, `_` and `-` do not matter. An empty label, or one of `UNSURE`, is no
+    answer. Of several people's answers to one image the one that most of them gave counts; where two are equally
+    frequent, none. drop: pass the findings over that do not hold.
     """
     if not Path(run).is_dir():
         raise UserError(f"{str(run)!r} is no run folder: labels are kept beside the shards of a run")
-    given = _majority(_read(Path(file)))
+    answers = _read(Path(file))
     tables = [read_shard(shard, _COLUMNS) for shard in shard_files(run)]
     classes = Findings(tables[0]).classes
-    known = {name: name for name in classes} | {choice_of(name): name for name in classes}
     rows = {row["id"]: row for table in tables for row in table.to_pylist()}
-    for id, label in given.items():
+    for id, _ in answers:
         if id not in rows:
             raise UserError(f"{str(file)!r} labels {id!r}, which is no finding of {str(run)!r}: is it of another run?")
-        if label not in known:
-            raise UserError(
-                f"{str(file)!r} calls {id!r} {label!r}{did_you_mean(label, known)}; the run knows {len(classes)} "
-                f"classes, {', '.join(classes[:8])}{', …' if len(classes) > 8 else ''}"
-            )
+    known = _meant(answers, classes, str(file))
     before = labels_of(run)
-    labels = before.labels | {id: known[label] for id, label in given.items()}
+    labels = before.labels | _majority([(id, known[label]) for id, label in answers if label in known])
     holds, fails = set[str](), set[str]()
     for id, label in labels.items():
         row = rows.get(id)
@@ -58,6 +58,30 @@ def import_labels(file: str | Path, run: str | Path, *, drop: bool = False) -> L
     content = {"labels": made.labels, **{name: sorted(getattr(made, name)) for name in ("holds", "fails", "dropped")}}
     write_atomically(Path(run) / LABELS, json.dumps(content, indent=1, ensure_ascii=False).encode())
     return made
+
+
+def _meant(answers: list[tuple[str, str]], classes: Sequence[str], where: str) -> dict[str, str]:
+    """The class that each label means; nothing for those that say that nobody could tell. What is neither is refused,
+    all of it at once."""
+    known = {name: name for name in classes} | {choice_of(name): name for name in classes}
+    wrong = {}
+    for id, label in answers:
+        if label in known or label in wrong:
+            continue
+        [place] = align([label], classes)
+        if place is not None:
+            known[label] = classes[place]
+        elif label.strip().casefold() not in UNSURE:
+            wrong[label] = id
+    if wrong:
+        told = ", ".join(f"{cut(label)!r} ({id})" for label, id in list(wrong.items())[:MOST_TOLD])
+        more = ", …" if len(wrong) > MOST_TOLD else ""
+        raise UserError(
+            f"{where!r} has labels that are no class of the run: {told}{more}"
+            f"{did_you_mean(next(iter(wrong)), classes)}; its {len(classes)} classes are {some(classes, 8)}. Leave a "
+            "label empty, or write ?, where nobody could tell"
+        )
+    return known
 
 
 def _read(file: Path) -> list[tuple[str, str]]:
@@ -75,7 +99,9 @@ def _read(file: Path) -> list[tuple[str, str]]:
 
 def _of_csv(data: bytes, where: str) -> list[tuple[str, str]]:
     try:
-        lines = list(csv.DictReader(io.StringIO(data.decode("utf-8-sig"), newline="")))
+        text = data.decode("utf-8-sig")
+        mark = max(",", ";", "\t", key=text.partition("\n")[0].count)  # spreadsheets of some countries write others
+        lines = list(csv.DictReader(io.StringIO(text, newline=""), delimiter=mark))
     except (UnicodeDecodeError, csv.Error) as error:
         raise UserError(f"{where!r} is no CSV file in UTF-8 ({error}): expected the columns id and label") from error
     names = lines[0].keys() if lines else {"id", "label"}

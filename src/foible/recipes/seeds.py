@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,12 +17,14 @@ import torch
 from torch import Tensor
 
 from foible.basket import Basket
-from foible.basket.accuracy import Accuracy, answers, hints, none_read, tell, tell_unreadable
-from foible.basket.judging import Judged, judged
+from foible.basket.accuracy import Accuracy, answers, hints, none_read, suspicious, tell, tell_unreadable
+from foible.basket.judging import Judged, judged, plain
 from foible.basket.matching import Matched
-from foible.errors import UserError
+from foible.data import read
+from foible.errors import Interrupted, UserError
 from foible.progress import progress
 from foible.randomness import words
+from foible.runs.kept_seeds import Answers
 from foible.runs.task import Seeds, Task
 
 LEAST = 64  # images that are looked at together
@@ -60,10 +63,24 @@ class Looked:
     positions: list[Tensor] = field(default_factory=list)
     aims: list[Tensor] = field(default_factory=list)
     unreadable: list[str] = field(default_factory=list)
-    few: list[tuple[Tensor, Tensor]] = field(default_factory=list)  # images and labels, for hints
     order: Tensor = field(default_factory=lambda: torch.empty(0, dtype=torch.int64))  # of all positions
     have: int = 0
     seen: int = 0
+    answers: list[Answers] = field(default_factory=list)  # all of it, to be kept
+
+    def add(self, new: Answers, labels: Tensor | None) -> int:
+        """Take in what was said of some images; labels: (n,) of all of them. Returns how many are good."""
+        self.answers.append(new)
+        self.looked.append(new.index)
+        self.positions.append(new.index[new.good])
+        self.aims.append(new.aims[new.good])
+        self.unreadable += new.unreadable
+        self.seen += len(new.index)
+        if labels is not None:
+            self.clean.add(new.said, labels)
+        count = int(new.good.sum())
+        self.have += count
+        return count
 
     def next(self, wanted: int) -> int:
         """How many images to look at now, by what the share of good ones was so far."""
@@ -71,32 +88,58 @@ class Looked:
             return max(LEAST, wanted)
         return max(LEAST, math.ceil(SPARE * (wanted - self.have) / max(RAREST, self.have / self.seen)))
 
+    def all_answers(self) -> Answers:
+        """As one, to be kept."""
+        said = torch.cat([one.said for one in self.answers], 1)
+        index, good, aims = (
+            torch.cat([getattr(one, name) for one in self.answers]) for name in ("index", "good", "aims")
+        )
+        return Answers(index, said, good, aims, self.unreadable)
+
 
 def look(task: Task, stream: str, wanted: int, good: Good, doing: str) -> Looked:
-    """Judge images, in an order that the seed gives, until `wanted` are good; all of them with `judge_all`."""
+    """Judge images, in an order that the seed gives, until `wanted` are good; all of them with `judge_all`. What was
+    said before in this run is not asked again."""
     basket, matched, labelled = task.basket, task.matched, not task.config.unlabelled
     found = Looked(Accuracy(basket.names, basket.classes))
     drawn = words(task.config.seed, matched.index, stream=stream, count=1)[:, 0]
     order, place = matched.index[drawn.argsort(stable=True)], 0
     found.order = order
-    with progress(doing, min(len(order), wanted), quiet=task.quiet) as bar:
-        while place < len(order) and (found.have < wanted or task.config.judge_all):
-            some = order[place:] if task.config.judge_all else order[place : place + found.next(wanted)]
-            place += len(some)
-            for part in judged(basket, matched.data, index=some, canvas=matched.canvas, native=False, keep=labelled):
-                said, labels = answers(part.logits), matched.labels[part.index]
-                fine, aims = good(part, said, labels)
-                found.looked.append(part.index)
-                found.positions.append(part.index[fine])
-                found.aims.append(aims[fine])
-                found.unreadable += map(matched.told, part.problems)
-                found.seen += len(part.index)
-                if labelled:
-                    found.clean.add(said, labels)
-                    if part.canvas is not None and sum(len(images) for images, _ in found.few) < FEW:
-                        found.few.append((part.canvas, labels))
-                bar.advance(max(0, min(wanted - found.have, int(fine.sum()))))
-                found.have += int(fine.sum())
+
+    def take(new: Answers) -> int:
+        return found.add(new, matched.labels[new.index] if labelled else None)
+
+    known = task.kept.read(order, len(basket), len(basket.classes)) if task.kept is not None else None
+    if known is not None:
+        place = known.looked
+        take(known)
+
+    def more() -> bool:
+        return place < len(order) and (found.have < wanted or task.config.judge_all)
+
+    if more():
+        total = min(len(order), wanted)
+        try:
+            with progress(doing, total, done=min(total, found.have), quiet=task.quiet) as bar:
+                while more():
+                    some = order[place:] if task.config.judge_all else order[place : place + found.next(wanted)]
+                    place += len(some)
+                    for part in judged(basket, matched.data, index=some, canvas=matched.canvas, native=False):
+                        said, labels = answers(part.logits), matched.labels[part.index]
+                        fine, aims = good(part, said, labels)
+                        before = found.have
+                        new = take(Answers(part.index, said, fine, aims, [*map(matched.told, part.problems)]))
+                        bar.advance(max(0, min(wanted - before, new)))
+        except KeyboardInterrupt:
+            if task.kept is None or not found.seen:
+                raise
+            task.kept.answers = found.all_answers()
+            with suppress(UserError):  # a full disk: then they are asked again
+                task.kept.write()
+            said_of = f"what the networks said of {found.seen:,} images is kept in {task.kept.folder}"
+            raise Interrupted(f"stopped while images were judged; {said_of}") from None
+        if task.kept is not None and found.seen:
+            task.kept.answers = found.all_answers()
     if not found.seen:
         raise none_read(matched.data.name, len(order), found.unreadable[0])
     return found
@@ -108,7 +151,11 @@ def tell_looked(task: Task, found: Looked, notes: Sequence[str]) -> dict[str, st
         tell_unreadable(found.unreadable)
     if task.config.unlabelled:
         return {}
-    advice = hints(task.basket, found.clean, *(torch.cat(parts) for parts in zip(*found.few, strict=True)))
+    advice = {}
+    if any(map(suspicious, found.clean.rows().values())):
+        some = torch.cat(found.looked)[:FEW]
+        seen = read(task.matched.data, some, [plain(task.matched.canvas, task.matched.data)])
+        advice = hints(task.basket, found.clean, seen.images[0], task.matched.labels[seen.index])
     if not task.quiet:
         tell(found.clean, [*task.basket.notes, *task.matched.notes, *notes])
     return advice
@@ -122,7 +169,8 @@ def right_under_all(task: Task) -> Seeds:
     """`eligible`: positions of images that every network gets right (or, without labels, that all call the same), as
     many as there are trials if there are so many; and `aims`: their classes. `typical`: positions of images that tell
     what is typical, judged or not; they are the same however many trials there are."""
-    labelled, wanted = not task.config.unlabelled, max(LEAST, task.config.trials)
+    labelled, earlier = not task.config.unlabelled, "unit" in task.settings  # a run of an earlier version
+    wanted = max(LEAST, task.config.trials) if earlier else task.config.trials
 
     def good(part: Judged, said: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
         aims = labels if labelled else said[0]
@@ -146,7 +194,7 @@ def right_under_all(task: Task) -> Seeds:
     if not task.quiet:
         _tell_few(len(task.config.peers) or len(task.basket) - 1)
     eligible, aims = (torch.cat(parts)[:wanted] for parts in (found.positions, found.aims))
-    if "unit" in task.settings:  # a run of an earlier version, which takes its seeds for typical
+    if earlier:  # which takes its seeds for typical
         return seeds_of(task, found, eligible=eligible, aims=aims)
     height, width = task.matched.size
     typical = found.order[: max(LEAST, min(TYPICAL, TYPICAL_PIXELS // (height * width)))]
@@ -164,7 +212,7 @@ def right_under_source(task: Task) -> Seeds:
         return torch.ones_like(fine) if labelled and wrong else fine, labels
 
     found = look(task, "distort.images", wanted, good, "Choosing images")
-    tell_looked(task, found, ())
+    tell_looked(task, found, _canvas_note(task.matched, "changes act"))
     if not task.quiet and 0 < found.have < wanted:
         print(f"{found.have} images are all that there are to distort ({wanted} were asked for)", file=sys.stderr)
     if not found.have:
@@ -181,19 +229,20 @@ def right_under_source(task: Task) -> Seeds:
     return seeds_of(task, found, chosen=chosen, drawn=drawn)
 
 
-def _canvas_note(matched: Matched) -> list[str]:
+def _canvas_note(matched: Matched, act: str = "moves act") -> list[str]:
     if matched.canvas is None:
         return []
     height, width = matched.canvas.size
-    return [f"moves act on a canvas of {width}×{height}; each network sees all of it, at its own input size"]
+    return [f"{act} on a canvas of {width}×{height}; each network sees all of it, at its own input size"]
 
 
 def _tell_few(peers: int) -> None:
     """Say what few peers are worth."""
     if peers < 3:
         print(
-            f"{peers} peer{'' if peers == 1 else 's'}: findings may be images that nobody could get right. In paper 1 "
-            "(Table 2, pixel swaps) searches that ended in an unrealistic image fell from 299 of 300 without peers to "
-            "145, 96, 72 and 57 with one to four. `foible train probe:NETWORK` makes more from one network.",
+            f"{peers} peer{'' if peers == 1 else 's'}: findings may be images that nobody could get right. In the "
+            "paper of the method (Baluja et al. 2015, Table 2, pixel swaps) searches that ended in an unrealistic "
+            "image fell from 299 of 300 without peers to 145, 96, 72 and 57 with one to four. `foible train "
+            "probe:NETWORK` makes more from one network.",
             file=sys.stderr,
         )

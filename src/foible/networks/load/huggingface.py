@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,7 @@ OWN_RESIZE = {"ConvNext", "Levit", "EfficientNet"}
 # What a configuration may say of how attention is computed; anything else is a kernel, from a hub or a package.
 ATTENTION = (None, "eager", "sdpa")
 MOST_LABELS = 10**6  # transformers makes a name for each before anything else
+SECONDS = 5  # that the hub has to answer
 SAVED = "give the folder as save_pretrained wrote it"
 # What would bring further code along: packages for quantised weights, classes put in the place of others.
 OTHERS = ("quantization_config", "compression_config", "fusion_config", "kernel_config")
@@ -54,7 +56,9 @@ def open_hf(place: str) -> Opened:
     if not local and (place.startswith((".", "/", "~")) or len(folder.parts) > 2 or "\\" in place):
         raise UserError(f"hf:{place}: there is no such folder; give one with config.json and model.safetensors")
     source = str(folder) if local else place
-    with _quiet(transformers), _offline() if local else contextlib.nullcontext():
+    hub = "" if local else _hub()
+    silent = bool(hub) and not _answers(hub)  # then what was fetched before will do
+    with _quiet(transformers), _offline() if local or silent else contextlib.nullcontext():
         try:
             if local:
                 _ordinary(folder)
@@ -71,7 +75,7 @@ def open_hf(place: str) -> Opened:
         except UserError:
             raise
         except Exception as error:
-            raise UserError(_cannot(place, local, error)) from error
+            raise UserError(_cannot(place, local, hub if silent else "", error)) from error
         _check(report, place)
         how, why, flip = _processor(transformers, source, local)
     own = class_lists.names_in(getattr(config, "id2label", None))
@@ -209,17 +213,41 @@ def _check(report: Any, place: str) -> None:
         raise UserError(f"hf:{place}: its file of weights {'; '.join(found)}: the weights are of another architecture")
 
 
-def _cannot(place: str, local: bool, error: Exception) -> str:
+def _cannot(place: str, local: bool, silent: str, error: Exception) -> str:
+    """silent: the hub, where it did not answer."""
     if local:
         return (
             f"hf:{place} could not be opened ({first_line(error)}): expected a folder that save_pretrained wrote, with "
             "config.json of an image classifier and model.safetensors (or pytorch_model.bin)"
         )
+    why = f"nothing answered at {silent} within {SECONDS} seconds" if silent else first_line(error)
     return (
-        f"hf:{place} is no folder here, and could not be had from the hub ({first_line(error)}): download config.json, "
-        f"preprocessor_config.json and model.safetensors from huggingface.co/{place} where there is a connection, put "
-        "them into one folder, and give hf:./FOLDER"
+        f"hf:{place} is no folder here, and could not be had from the hub ({why}): check the name; where there is no "
+        f"connection, download config.json, preprocessor_config.json and model.safetensors from huggingface.co/{place} "
+        "elsewhere, put them into one folder, and give hf:./FOLDER"
     )
+
+
+def _hub() -> str:
+    """Where the hub is; nothing where it is not to be asked."""
+    constants: Any = importlib.import_module("huggingface_hub.constants")
+    return "" if constants.HF_HUB_OFFLINE else str(constants.ENDPOINT)
+
+
+def _answers(hub: str) -> bool:
+    """Whether anything answers there soon, whatever it says: the library itself would ask six times and wait between,
+    and looking up a name that nobody answers for knows no limit."""
+    heard = []
+
+    def ask() -> None:
+        with contextlib.suppress(Exception):
+            importlib.import_module("huggingface_hub").get_session().head(hub, timeout=SECONDS)
+            heard.append(True)
+
+    asking = threading.Thread(target=ask, name="foible-hub", daemon=True)
+    asking.start()
+    asking.join(SECONDS)
+    return bool(heard)
 
 
 @contextlib.contextmanager

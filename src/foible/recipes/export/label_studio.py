@@ -35,6 +35,10 @@ Images to label, for Label Studio (https://labelstud.io).
 
 4. Import tasks.json.
 
+5. When they are labelled, export the project as JSON and take it back into the run that this came from:
+
+     foible import project-1.json RUN
+
 Each task carries the id of its finding (data.finding), by which labels find their way back: findings.csv has a line
 for each, with what the networks said. Nobody who labels needs to see that file.
 """

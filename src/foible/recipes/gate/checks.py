@@ -74,7 +74,7 @@ class Gated:
     @property
     def against(self) -> str:
         """What NEW was measured against, in words."""
-        return f"{self.old} as the suite recorded it" if self.recorded else self.old
+        return f"what the suite recorded of {self.old!r}" if self.recorded else self.old
 
     def to_json(self) -> dict[str, Any]:
         return dataclasses.asdict(self)

@@ -35,6 +35,7 @@ from foible.recipes.gate.checks import (
 )
 from foible.recipes.suite.choosing import DRAWN
 from foible.recipes.suite.suite import Suite, labels_of, open_suite
+from foible.specs import split_name
 from foible.text import some
 
 BATCH = 256
@@ -57,7 +58,8 @@ def gate(
 ) -> Gated:
     """Judge a suite's images again and say whether NEW is worse than OLD by more than is tolerated.
 
-    networks: `new=SPEC`, and `old=SPEC` where OLD is at hand; or a `Basket` of networks with these names. Without OLD
+    networks: `new=SPEC`, and `old=SPEC` where OLD is at hand; or a `Basket` of networks with these names. The one that
+        is not `old` is NEW, whatever it is called. Without OLD
         its answers are those that the suite's rows record, for the network that `old` names (default: the one that
         the last compare called new, or the first that all rows know).
     tolerance, class_tolerance: percentage points of the images that decide, overall and for any one class.
@@ -70,7 +72,11 @@ def gate(
     if not isinstance(networks, Basket):
         first = next(_batches(findings.head(1)))[0].shape
         networks = Basket.open(
-            networks, device=device, classes=findings.classes, shape=(first[0], first[1], first[2]), trust=trust
+            _called(networks),
+            device=device,
+            classes=findings.classes,
+            shape=(first[0], first[1], first[2]),
+            trust=trust,
         )
     check_names(networks.names, WANTED)
     if set(networks.names) - {"new", "old"}:
@@ -107,6 +113,14 @@ def gate(
         "suite", decide(checks, whole=whole), called, tuple(checks), tuple(notes), broken, not judged_old,
         networks.specs_of_all,
     )  # fmt: skip
+
+
+def _called(networks: Sequence[str]) -> list[str]:
+    """The same specs; where one is not `old`, and nobody is called `new`, it is that one."""
+    named = [split_name(one) for one in networks]
+    if sum(name != "old" for name, _ in named) != 1:
+        return list(networks)
+    return [f"new={spec}" if name != "old" else f"old={spec}" for name, spec in named]
 
 
 def _enlarged(networks: Basket, findings: Findings) -> list[str]:
