@@ -53,7 +53,7 @@ def explain(
     """
     from foible.recipes.explain import EXPLAIN
     from foible.recipes.explain.recipe import explain as run_explain
-    from foible.recipes.explain.source import images_from
+    from foible.recipes.source import images_from
 
     networks: Any = listed(basket, network)
     given: Any = data
@@ -67,7 +67,7 @@ def explain(
             networks = Basket.open(networks, device=device, trust=trust)
         classes = getattr(networks, "classes", ())
         given, ids = images_from(source, truth, consensus=consensus, classes=classes)
-        settings["split"] = "test"
+        settings |= {"split": "test", "control": 0}  # there are no right images among them
     elif truth is not None or consensus:
         raise UserError("--truth is for one image file, and --consensus for a run: give it as the first argument")
     run_explain(networks, given, out=out, workers=workers, device=device, trust=trust, quiet=json, **settings)

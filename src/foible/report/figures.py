@@ -75,17 +75,16 @@ def results(result: Counts) -> list[dict[str, Any]]:
         low, high = wilson(suspect.solved, suspect.trials)
         each = max(1, suspect.found)
         equivalents = suspect.forwards + 2 * suspect.backwards
-        means = (suspect.moves / each, suspect.forwards / each, suspect.counted / each, equivalents / each)
+        means = (suspect.moves / each, suspect.forwards / each, equivalents / each)
         shown = [
             words.number(mean, digits) if suspect.found else "–"
-            for mean, digits in zip(means, (1, 0, 0, 0), strict=True)
+            for mean, digits in zip(means, (1, 0, 0), strict=True)
         ]
         rows.append(
             {
                 "name": suspect.name, "trials": suspect.trials, "found": suspect.found,
                 "share": suspect.solved / max(1, suspect.trials), "low": low, "high": high,
-                "moves": shown[0], "forwards": shown[1], "paper": shown[2],
-                "equivalents": shown[3],
+                "moves": shown[0], "forwards": shown[1], "equivalents": shown[2],
                 "exhausted": suspect.exhausted, "invalid": suspect.invalid,
             }
         )  # fmt: skip

@@ -17,6 +17,7 @@ EXPLAIN = Recipe(
     seeds="foible.recipes.explain.units:images_of",
     settings="foible.recipes.explain.units:settings_of",
     work="foible.recipes.explain.units:Explaining",
+    finish="foible.recipes.explain.control:drive",
     summary="foible.recipes.explain.summary:summarise",
     told="foible.cli.explain:print_explained",
     page="foible.report.pages.explain:render",

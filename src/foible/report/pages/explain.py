@@ -102,7 +102,9 @@ def render(source: OpenRun, *, title: str | None = None, gallery: int = 400, **_
 
 def scale_of(changes: list[Floats]) -> float:
     """The change that is drawn in full colour: few pixels change by more."""
-    largest = [float(np.quantile(np.abs(one), 0.98)) for one in changes]
+    same = len({one.shape for one in changes}) == 1
+    parts = [np.stack(changes)] if same else [one[None] for one in changes]
+    largest = [value for part in parts for value in np.quantile(np.abs(part), 0.98, axis=(1, 2)).tolist()]
     return max(8 / 255, float(np.quantile(largest, 0.9))) if largest else 1.0
 
 

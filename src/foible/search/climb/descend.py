@@ -2,12 +2,15 @@
 
 The loss is the objective's score turned round: for `Restore` the cross entropy of the true class. Each lane stops by
 itself, at the first step whose image is found as a PNG will hold it; one that a last rounding undoes goes on. With
-`restarts`, a lane that came to nothing begins again around its image.
+`restarts`, a lane that came to nothing begins again around its image. Where lanes have ended, waiting ones take their
+places in the batch: a few that take long do not hold up the others.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -19,10 +22,26 @@ from foible.images import to_floats
 from foible.objectives import Objective
 from foible.randomness import normals
 from foible.search.asking import Asker, trace_of
+from foible.search.climb.ways import moves_along
 from foible.search.task import EXHAUSTED, FOUND, INVALID, Accepted, Found, Trials, some_rows
 from foible.spaces import is_box
 
 FULL, KEPT = 64, 16_384  # steps that are all noted, later ones ever more seldom; numbers of a path that are kept
+GOING = -1  # in place of an outcome
+LIVE = ("rows", "aim", "place", "speed", "began", "tried")  # what each lane of a batch has, besides its point
+
+
+@dataclass(frozen=True)
+class _Manner:
+    """How to descend: as `descend` takes it."""
+
+    seed: int
+    rate: float
+    steps: int
+    momentum: float
+    restarts: int
+    spread: float
+    settled: bool
 
 
 def descend(
@@ -59,23 +78,11 @@ def descend(
             "0, at least 1, at least 0, from 0 to below 1, and at least 0"
         )
     asker = Asker(objective, basket, suspect, precision)
-    rows = torch.arange(len(trials.lanes), device=basket.device)
-    books = []
-    for part in rows.split(width or _width(basket, trials)):
-        some = trials.rows(part.to(trials.lanes.device)).to(basket.device)
-        batch = _Batch(space, asker, some, budget or Budget(), settled)
-        for start in range(restarts + 1):
-            batch.begin(seed, start, spread)
-            batch.go(rate, steps, momentum)
-        books.append((batch, part))
-        if tick is not None:
-            tick(len(part))
-    outcome, tried, forwards, backwards = (
-        torch.cat([getattr(batch, name) for batch, _ in books]).cpu() if books else torch.empty(0, dtype=torch.int64)
-        for name in ("outcome", "tried", "forwards", "backwards")
-    )
-    events = [batch.path(part) for batch, part in books]
-    return Found(outcome, tried, forwards, backwards, Accepted.gather(events, space.draws, len(asker.everyone)))
+    manner = _Manner(seed, rate, steps, momentum, restarts, spread, settled)
+    lanes = _Lanes(space, asker, trials, manner, budget or Budget(), width or _width(basket, trials), tick)
+    while lanes.fill():
+        lanes.step()
+    return lanes.close()
 
 
 def _width(basket: Basket, trials: Trials) -> int:
@@ -85,116 +92,204 @@ def _width(basket: Basket, trials: Trials) -> int:
     return int(max(16, min(16_384 if basket.device.type == "cuda" else 1000, room // each)))
 
 
-class _Batch:
-    """Some trials, and where each of them is in the box."""
+class _Lanes:
+    """The lanes that are under way, and the book of all trials. Every lane of the batch takes one step a round; so what
+    it has taken is told by the round's number, and nothing is counted on the way."""
 
-    def __init__(self, space: Any, asker: Asker, trials: Trials, budget: Budget, settles: bool) -> None:
-        self.space, self.asker, self.trials, self.budget, self.settles = space, asker, trials, budget, settles
-        device, count = asker.basket.device, len(trials.lanes)
-        self.first = space.start(to_floats(trials.seeds))
-        self.place = torch.zeros(count, space.draws, device=device)  # in largest moves
-        self.outcome = torch.full((count,), EXHAUSTED, device=device)
-        self.tried, self.forwards, self.backwards = (
-            torch.zeros(count, dtype=torch.int64, device=device) for _ in range(3)
-        )
-        self.noted: list[tuple[Tensor, Tensor, Tensor]] = []  # rows, their steps, their places
+    rows: Tensor  # (lanes,) which of the trials
+    aim: Tensor  # (lanes,)
+    place: Tensor  # (lanes, draws) where it is, in largest moves
+    speed: Tensor  # (lanes, draws) its last step
+    began: Tensor  # (lanes,) the round of this start
+    tried: Tensor  # (lanes,) steps taken before this start
+    first: Any  # where the image is: a NamedTuple of tensors
 
-    def begin(self, seed: int, start: int, spread: float) -> None:
-        """Where those that are not done begin: at the image, and later around it. What was noted of them is void."""
-        self.live = (self.outcome == EXHAUSTED).nonzero()[:, 0]
+    def __init__(
+        self, space: Any, asker: Asker, trials: Trials, how: _Manner, budget: Budget, width: int,
+        tick: Callable[[int], None] | None,
+    ) -> None:  # fmt: skip
+        self.space, self.asker, self.trials, self.how, self.budget = space, asker, trials, how, budget
+        self.width, self.tick = width, tick
+        self.device, count = asker.basket.device, len(trials.lanes)
+        whole = torch.zeros(count, dtype=torch.int64, device=self.device)
+        self.outcome, self.places = whole + EXHAUSTED, torch.zeros(count, space.draws, device=self.device)
+        self.steps, self.forwards, self.starts, self.since = (whole.clone() for _ in range(4))
+        self.round, self.oldest, self.latest = 0, 0, 0  # of now, and of the first and last start that may be under way
+        self.waiting = [(torch.arange(count, device=self.device), 0)]  # trials, and which start of theirs
+        self.noted: list[tuple[Tensor, Tensor, Tensor]] = []  # trials, their steps, their places
+        self.ended: list[tuple[Tensor, Any]] = []  # trials that are done, and where their images are
+        self.events: list[tuple[Tensor, ...]] = []
+        self.rows = self.waiting[0][0][:0]
+
+    def fill(self) -> bool:
+        """Put waiting trials where lanes have ended, some at a time; False once all is done."""
+        while self.waiting and 4 * len(self.rows) <= 3 * self.width:
+            rows, start = self.waiting.pop(0)
+            room = self.width - len(self.rows)
+            if len(rows) > room:
+                self.waiting.insert(0, (rows[room:], start))
+            self._enter(rows[:room], start)
+        return len(self.rows) > 0
+
+    def _enter(self, rows: Tensor, start: int) -> None:
+        """These trials begin: at their images, and later around them. What was noted of earlier starts is void."""
+        given = self.trials.rows(rows.to(self.trials.lanes.device)).to(self.device)
+        place = torch.zeros(len(rows), self.space.draws, device=self.device)
         if start:
-            drawn = normals(seed, self.trials.lanes[self.live], stream=f"descend.start {start}", count=self.space.draws)
-            self.place[self.live] = spread * drawn.to(self.place)
-            gone = torch.zeros_like(self.outcome, dtype=torch.bool).index_fill(0, self.live, True)
-            self.noted = [tuple(part[~gone[rows]] for part in (rows, *rest)) for rows, *rest in self.noted]  # type: ignore[misc]
-            self._note(self.live)
+            drawn = normals(self.how.seed, given.lanes, stream=f"descend.start {start}", count=self.space.draws)
+            place = self.how.spread * drawn.to(place)
+            self.noted.append((rows, self.steps[rows], place))
+        self.since[rows], self.starts[rows] = self.steps[rows], start
+        new = {
+            "rows": rows, "aim": given.aims, "place": place, "speed": torch.zeros_like(place),
+            "began": torch.full_like(rows, self.round), "tried": self.steps[rows],
+        }  # fmt: skip
+        points, fresh = self.space.start(to_floats(given.seeds)), not len(self.rows)
+        self.oldest, self.latest = self.round if fresh else self.oldest, self.round
+        self.first = points if fresh else _joined([self.first, points])
+        for name in LIVE:
+            setattr(self, name, new[name] if fresh else torch.cat([getattr(self, name), new[name]]))
 
-    def go(self, rate: float, steps: int, momentum: float) -> None:
-        speed = torch.zeros_like(self.place)
-        for number in range(1, steps + 1):
-            if not len(self.live):
-                return
-            slope = self._slope()
-            rows = self.live
-            if not len(rows):
-                return
-            speed[rows] = momentum * speed[rows] + rate * slope
-            self.place[rows] += speed[rows]
-            self.tried[rows] += 1
-            if number <= FULL or number % (1 << (number.bit_length() - FULL.bit_length() + 1)) == 0:
-                self._note(rows)
-        if len(self.live):
-            self._slope()  # where the last step led
-
-    def _note(self, rows: Tensor) -> None:
-        self.noted.append((rows, self.tried[rows], self.place[rows]))
-
-    def _slope(self) -> Tensor:
-        """Ask about where the live rows are; those that are found, broken or out of budget leave. (m, draws) of the
-        others."""
-        rows = self.live
-        asker, aim = self.asker, self.trials.aims[rows]
+    def _ask(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Where the lanes are, what is drawn there, what is said of it, and the score."""
         with torch.enable_grad():
-            place = self.place[rows].requires_grad_()
-            images = self.space.render(self.space.move(some_rows(self.first, rows), 0.5 + 0.5 * place))
-            said, score = asker.ask(images, aim)
-            [slope] = torch.autograd.grad(score.sum(), place)
-        said, images, score = said.detach(), images.detach(), score.detach()
-        self.forwards[rows] += len(asker.first)
-        self.backwards[rows] += 1
-        broken = ~(score.isfinite() & slope.isfinite().all(1))
-        self.outcome[rows[broken]] = INVALID
-        with torch.no_grad():
-            hit = (asker.objective.found(said, aim) & ~broken).nonzero()[:, 0]
-            if len(hit):
-                if self.settles:
-                    self.forwards[rows[hit]] += len(asker.everyone)
-                    sure, _ = asker.settled(images[hit], aim[hit])
-                    hit = hit[sure]
-                self.outcome[rows[hit]] = FOUND
-        going = self.outcome[rows] == EXHAUSTED
-        going &= ~self.budget.spent(self.forwards[rows], self.backwards[rows])
-        self.live = rows[going]
-        return slope[going]
+            place = self.place.detach().requires_grad_()
+            images = self.space.render(self.space.move(self.first, 0.5 + 0.5 * place))
+            return place, images, *self.asker.ask(images, self.aim)
+
+    def step(self) -> None:
+        """Ask about where every lane is; those that are found, broken or have spent all leave; a step for the rest."""
+        place, images, said, score = self._ask()
+        outcome = self._judge(images.detach(), said.detach(), score.detach())
+        going = None if outcome is None else (outcome == GOING).nonzero()[:, 0]
+        if outcome is not None and going is not None:
+            self._leave(outcome)
+            if not len(going):
+                return
+            if 2 * len(going) < len(outcome):  # to ask those again is cheaper than the slopes of all
+                (place, _, _, score), going = self._ask(), None
+        slope = _slope(score, place, going)
+        if not math.isfinite(float(slope.sum())):
+            fine = slope.isfinite().all(1)
+            self._leave(torch.where(fine, GOING, INVALID))
+            slope = slope[fine]
+        if self.how.momentum:
+            self.speed = self.how.momentum * self.speed + self.how.rate * slope
+            self.place = self.place + self.speed
+        else:
+            self.place = self.place + self.how.rate * slope
+        self.round += 1
+        self._note()
+
+    def _judge(self, images: Tensor, said: Tensor, score: Tensor) -> Tensor | None:
+        """(lanes,) what each comes to here, or GOING; None if all go on."""
+        outcome = None
+        hit = self.asker.objective.found(said, self.aim)
+        if bool(hit.any()):
+            at = hit.nonzero()[:, 0]
+            if self.how.settled:
+                self.forwards[self.rows[at]] += len(self.asker.everyone)
+                with torch.no_grad():
+                    at = at[self.asker.settled(images[at], self.aim[at])[0]]
+            outcome = torch.full_like(self.rows, GOING).index_fill(0, at, FOUND)
+        over = self._over()
+        if over is not None:
+            outcome = torch.full_like(self.rows, GOING) if outcome is None else outcome
+            outcome = torch.where(over & (outcome == GOING), EXHAUSTED, outcome)
+        if not math.isfinite(float(score.sum())):
+            outcome = torch.full_like(self.rows, GOING) if outcome is None else outcome
+            outcome = torch.where(score.isfinite(), outcome, INVALID)
+        return outcome
+
+    def _over(self) -> Tensor | None:
+        """(lanes,) bool: those that have taken all steps of this start, or spent their budget; None if nobody has."""
+        over = None
+        if self.round - self.oldest >= self.how.steps:
+            over = self.round - self.began >= self.how.steps
+            self.oldest = int(torch.where(over, self.round, self.began).min())
+        if self.budget.forwards is not None or self.budget.backwards is not None:
+            spent = self.budget.spent(self._asked(), self.tried + self.round - self.began)
+            over = spent if over is None else over | spent
+        return over
+
+    def _asked(self) -> Tensor:
+        """(lanes,): inferences so far."""
+        return self.forwards[self.rows] + (self.round - self.began + 1) * len(self.asker.first)
+
+    def _leave(self, outcome: Tensor) -> None:
+        """Write down what has come to an end, and let it go; where a start came to nothing, the next one waits."""
+        gone, stay = (outcome != GOING).nonzero()[:, 0], (outcome == GOING).nonzero()[:, 0]
+        rows = self.rows[gone]
+        forwards, steps = self._asked()[gone], (self.tried + self.round - self.began)[gone]
+        self.outcome[rows], self.places[rows] = outcome[gone], self.place[gone]
+        self.forwards[rows], self.steps[rows] = forwards, steps
+        done, points = rows, some_rows(self.first, gone)
+        if self.how.restarts:
+            again = (outcome[gone] == EXHAUSTED) & (self.starts[rows] < self.how.restarts)
+            again &= ~self.budget.spent(forwards, steps)
+            for start in self.starts[rows[again]].unique().tolist():
+                self.waiting.append((rows[again & (self.starts[rows] == start)], start + 1))
+            done, points = rows[~again], some_rows(points, (~again).nonzero()[:, 0])
+        self.ended.append((done, points))
+        if self.tick is not None and len(done):
+            self.tick(len(done))
+        for name in LIVE:
+            setattr(self, name, getattr(self, name).index_select(0, stay))
+        self.first = some_rows(self.first, stay)
+        if sum(len(rows) for rows, _ in self.ended) >= self.width:
+            self._write_up()
+
+    def _note(self) -> None:
+        """Where the lanes are now: all of the first steps of a start, ever fewer of the later ones."""
+        if self.round - self.oldest > FULL:
+            if self.oldest == self.latest and (self.round - self.oldest) % 2:  # all have the same number, an odd one
+                return
+            number = self.round - self.began
+            apart = 1 << (torch.frexp(number.double()).exponent - FULL.bit_length() + 1).clamp_min(0).long()
+            kept = (number % apart == 0).nonzero()[:, 0]
+            self.noted.append((self.rows[kept], (self.tried + number)[kept], self.place[kept]))
+        else:
+            self.noted.append((self.rows, self.tried + self.round - self.began, self.place))
+
+    def close(self) -> Found:
+        """What all trials came to."""
+        self._write_up()
+        accepted = Accepted.gather(self.events, self.space.draws, len(self.asker.everyone))
+        return Found(self.outcome.cpu(), self.steps.cpu(), self.forwards.cpu(), self.steps.cpu(), accepted)
 
     @torch.no_grad()
-    def path(self, trial: Tensor) -> tuple[Tensor, ...]:
-        """(trial, step, draws, trace) of the moves that lead to where each row ended: the steps of a row that was
-        found, of others one move."""
-        every = torch.arange(len(self.place), device=self.place.device)
-        self._note(every)
-        rows, step, place = (torch.cat(parts) for parts in zip(*self.noted, strict=True))
-        order = torch.argsort((rows << 32) + step, stable=True)
-        rows, step, place = rows[order], step[order], place[order]
-        last = torch.cat([rows[1:] != rows[:-1], torch.ones_like(rows[:1], dtype=torch.bool)])
-        again = torch.cat([torch.zeros_like(last[:1]), (rows[1:] == rows[:-1]) & (step[1:] == step[:-1])])
-        number = _within(rows)
+    def _write_up(self) -> None:
+        """(trial, step, draws, trace) of the moves that lead to where each lane ended that is done: the steps of one
+        that was found, of others one move."""
+        if not self.ended:
+            return
+        trial, points = torch.cat([rows for rows, _ in self.ended]), _joined([one for _, one in self.ended])
+        local = torch.full_like(self.outcome, -1).index_copy(0, trial, torch.arange(len(trial), device=trial.device))
+        notes = [*self.noted, (trial, self.steps[trial], self.places[trial])]  # and where each ended
+        rows, step, place = (torch.cat(parts) for parts in zip(*notes, strict=True))
+        theirs = local[rows] >= 0
+        self.noted, self.ended = [(rows[~theirs], step[~theirs], place[~theirs])], []
+        theirs &= step >= self.since[rows]
+        rows, step, place = local[rows[theirs]], step[theirs], place[theirs]
         most = max(1, min(FULL, KEPT // self.space.draws))
-        length = torch.bincount(rows, minlength=len(every))[rows].clamp_min(1)
-        some = (number + 1) * most // length > number * most // length  # evenly, where there are many
-        kept = last | ((self.outcome[rows] == FOUND) & some)
-        kept &= ~torch.cat([again[1:], torch.zeros_like(again[:1])])  # of two at one step the later
-        kept &= place.any(1) | last
-        rows, step, place = rows[kept], step[kept], place[kept]
-        begins = torch.cat([torch.ones_like(rows[:1], dtype=torch.bool), rows[1:] != rows[:-1]])
-        before = torch.where(begins[:, None], 0.0, torch.cat([place[:1], place[:-1]]))
-        moved = (place - before).abs().sum(1) > 0
-        rows, step, draws, place = rows[moved], step[moved], (0.5 + 0.5 * (place - before))[moved], place[moved]
-        traces = [
-            trace_of(self._everybody(some, there), self.trials.aims[some])
-            for some, there in zip(rows.split(1000), place.split(1000), strict=True)
-            if len(some)
-        ]
-        nobody = torch.empty(0, len(self.asker.everyone), device=place.device)
-        return trial[rows], step, draws, torch.cat([nobody, *traces])
-
-    def _everybody(self, rows: Tensor, place: Tensor) -> Tensor:
-        images = self.space.render(self.space.move(some_rows(self.first, rows), 0.5 + 0.5 * place))
-        return self.asker.basket.judge(images, self.asker.everyone)
+        rows, step, place, draws = moves_along(rows, step, place, self.outcome[trial] == FOUND, most)
+        aims = self.trials.aims.to(self.device)[trial]
+        for some, when, drawn, there in zip(*(part.split(1000) for part in (rows, step, draws, place)), strict=True):
+            if not len(some):
+                continue
+            images = self.space.render(self.space.move(some_rows(points, some), 0.5 + 0.5 * there))
+            trace = trace_of(self.asker.basket.judge(images, self.asker.everyone), aims[some])
+            self.events.append((trial[some], when, drawn, trace))
 
 
-def _within(rows: Tensor) -> Tensor:
-    """(m,): of sorted row numbers, which one each is of its row."""
-    places = torch.arange(len(rows), device=rows.device)
-    begins = torch.cat([torch.ones_like(rows[:1], dtype=torch.bool), rows[1:] != rows[:-1]])
-    return places - torch.where(begins, places, 0).cummax(0).values
+def _slope(score: Tensor, place: Tensor, rows: Tensor | None) -> Tensor:
+    """(rows, draws): the slope of a score (lanes,) there, of all lanes or of some."""
+    with torch.enable_grad():
+        some = score if rows is None else score.index_select(0, rows)
+        [slope] = torch.autograd.grad(some.sum(), place)
+    return slope if rows is None else slope.index_select(0, rows)
+
+
+def _joined(points: list[Any]) -> Any:
+    """NamedTuples of tensors as one, row after row."""
+    return type(points[0])(*(torch.cat(fields) for fields in zip(*points, strict=True)))

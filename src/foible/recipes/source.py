@@ -1,4 +1,4 @@
-"""What is to be explained, where it is no data set: the findings of a run, or one image file."""
+"""Images that are no data set: the findings of a run, or one file."""
 
 from __future__ import annotations
 
