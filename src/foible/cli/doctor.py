@@ -19,7 +19,7 @@ import typer
 # What `pip install foible` brings: a missing one is a broken installation.
 CORE = (
     "torch", "numpy", "scipy", "pillow", "pyarrow", "safetensors", "scikit-learn", "matplotlib",
-    "jinja2", "typer", "rich", "filelock",
+    "jinja2", "typer", "rich", "filelock", "starlette", "uvicorn",
 )  # fmt: skip
 
 # module: what it is good for here, and how to get it. Nothing in the package needs these.
@@ -31,8 +31,6 @@ EXTRAS = {
     "datasets": ("reads what `foible export --to hf` writes", "pip install 'foible[hf]'"),
     "onnxruntime": ("networks as onnx:FILE", "pip install 'foible[onnx]'"),
     "ray": ("hunts on many machines: not used by this version", "pip install ray"),
-    "starlette": ("pages in the browser: not used by this version", "pip install starlette"),
-    "uvicorn": ("pages in the browser: not used by this version", "pip install uvicorn"),
 }
 
 

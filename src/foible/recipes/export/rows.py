@@ -21,6 +21,7 @@ import pyarrow.compute as pc
 from foible.errors import UserError
 from foible.findings import SCHEMA, Findings, read_shard, shard_files
 from foible.findings.labels import labels_of
+from foible.findings.tags import tags_of
 from foible.images import decode_pixels
 from foible.permission import Permission
 from foible.png import encode_png
@@ -60,6 +61,7 @@ class Chosen:
     def parts(self, columns: tuple[str, ...] | None = None) -> Iterator[Findings]:
         """Shard by shard, so that memory does not grow with the run; `columns` None for all of them."""
         dropped = pa.array(sorted(labels_of(self.run).dropped), pa.string())
+        marked = pa.array([id for tag, ids in tags_of(self.run).items() if tag in self.tags for id in ids], pa.string())
         for table in self._tables(columns and tuple({*columns, "id", "outcome", "tags"})):
             if not self.everything:
                 outcomes = ("found", "doubtful") if self.tags else ("found",)
@@ -67,7 +69,7 @@ class Chosen:
                 table = table.filter(pc.invert(pc.is_in(table["id"], dropped)))
             if self.tags:
                 carries = [bool({*self.tags} & {*(tags or ())}) for tags in table["tags"].to_pylist()]
-                table = table.filter(pa.array(carries, pa.bool_()))
+                table = table.filter(pc.or_(pa.array(carries, pa.bool_()), pc.is_in(table["id"], marked)))
             part = Findings(table)
             if part.classes != self.classes:
                 raise UserError(f"{str(self.run)!r} holds findings of different tasks: export each by itself")
@@ -127,6 +129,7 @@ class Chosen:
         there = {
             tag for table in self._tables(("tags",)) for tag in pc.unique(pc.list_flatten(table["tags"])).to_pylist()
         }
+        there |= {*tags_of(self.run)}
         known = f"its tags are {', '.join(sorted(there))}" if there else "its rows have no tags"
         return UserError(f"{str(self.run)!r} has no finding tagged {' or '.join(map(repr, self.tags))}: {known}")
 
