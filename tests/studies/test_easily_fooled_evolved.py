@@ -37,8 +37,8 @@ def made(said: Tensor, target: list[int], run: list[int], images: Tensor | None 
     """Evolved images with these answers, of networks A, B, …"""
     pixels = torch.zeros(len(target), 1, 4, 4, dtype=torch.uint8) if images is None else images
     return Evolved(
-        ("x", "y"), tuple("ABC"[: len(said)]), torch.tensor(run), torch.tensor(target), pixels, pixels, said.double(),
-        torch.zeros(1, len(target)), (1,),
+        ("x", "y"), tuple("ABC"[: len(said)]), torch.tensor(run), torch.tensor(target), pixels, pixels,
+        said.double(), said.flip(1).double(), torch.zeros(1, len(target)), (1,),
     )  # fmt: skip
 
 
@@ -145,6 +145,7 @@ def test_matches_of_table_s1_by_hand() -> None:
         "same": (3, 4), "sure": (1, 4), "higher": (1, 3),
     }  # fmt: skip
     assert ranked([(some, "B")]) == [0, 1]
+    assert matches(some, "B", first=True)["same"][0].tolist() == [True, False, True, True]
     assert mean_confidence(some).tolist() == pytest.approx([0.99945, 0.8475, 0.5, 0.85])
 
 

@@ -44,6 +44,7 @@ class Schedule:
     rate: float
     decay: bool = False  # does the rate fall to nothing by the end?
     stream: str = "fleet.order"  # of randomness, for the order of the images
+    inverse: tuple[float, float] | None = None  # γ and power: Caffe's "inv" policy, step by step
 
     @property
     def per_epoch(self) -> int:
@@ -54,7 +55,10 @@ class Schedule:
         return self.epochs * self.per_epoch
 
     def rate_at(self, step: int) -> float:
-        """The rate itself, or half a cosine from it to nothing."""
+        """The rate itself, rate · (1 + γ · step)^−power, or half a cosine from it to nothing."""
+        if self.inverse is not None:
+            gamma, power = self.inverse
+            return self.rate * float((1 + gamma * step) ** -power)
         return self.rate * 0.5 * (1 + math.cos(math.pi * step / self.steps)) if self.decay else self.rate
 
 

@@ -40,7 +40,8 @@ class Evolved:
     target: Tensor  # (n,) the class that it evolved for
     images: Tensor  # uint8 (n, channels, height, width), of the last generation
     first: Tensor  # the best of the first generation
-    said: Tensor  # (networks, n, classes) probabilities
+    said: Tensor  # (networks, n, classes) probabilities, of the images
+    began: Tensor  # the same, of the best of the first generation
     trace: Tensor  # (marks, n) the confidence that evolution raised, after the marked generations
     marks: tuple[int, ...]
 
@@ -97,10 +98,15 @@ def read(findings: Findings, suspect: str) -> Evolved:
         target=torch.tensor(mine.column("target")),
         images=torch.stack(mine.images("image")),
         first=torch.stack(mine.images("origin")),
-        said=torch.from_numpy(np.asarray(mine.column("after"), np.float64)).transpose(0, 1),
+        said=_probabilities(mine, "after"),
+        began=_probabilities(mine, "before"),
         trace=torch.from_numpy(trace).t(),
         marks=(1, *(step["step"] for step in path)),
     )
+
+
+def _probabilities(findings: Findings, column: str) -> Tensor:
+    return torch.from_numpy(np.asarray(findings.column(column), np.float64)).transpose(0, 1)
 
 
 def plan_for(plan: Mapping[str, Any], **given: Any) -> dict[str, Any]:

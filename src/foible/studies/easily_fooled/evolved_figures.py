@@ -15,6 +15,7 @@ from foible.images import to_floats
 from foible.studies.easily_fooled.evolved import Evolved
 
 MOST_CLASSES, MOST_RUNS = 20, 50  # on a sheet
+HALF = 20  # runs, beyond which a sheet has two blocks
 GAP = 2  # pixels between images
 
 
@@ -25,7 +26,12 @@ def fig_s4(made: Evolved, out: Path, stem: str, title: str) -> str:
     places = {(run, target): row for row, (run, target) in
               enumerate(zip(made.run.tolist(), made.target.tolist(), strict=True))}  # fmt: skip
     rows = [[places.get((run, target)) for target in classes] for run in runs]
-    return sheet(made.images, rows, out, stem, title, columns=[_short(made.classes[place]) for place in classes])
+    columns = [_short(made.classes[place]) for place in classes]
+    if len(runs) > HALF and len(classes) <= MOST_CLASSES // 2:  # two halves side by side: a sheet, not a ribbon
+        half = -(-len(rows) // 2)
+        rows = [[*rows[at], None, *(rows[half + at] if half + at < len(rows) else ())] for at in range(half)]
+        columns = [*columns, "", *columns]
+    return sheet(made.images, rows, out, stem, title, columns=columns)
 
 
 def sheet(
@@ -43,13 +49,14 @@ def sheet(
             if one is not None:
                 board[place, at, :, :height, :width] = pixels[one].expand(3, height, width)
     whole = board.permute(0, 3, 1, 4, 2).reshape(down * (height + GAP), across * (width + GAP), 3)
-    side = 0.36 if down > 12 else 0.62
+    side = 0.4 if down > 12 else 0.62
     figure, axes = figures.new(size=(max(4.2, side * across + 1.0), side * down + 0.8))
     axis = axes[0, 0]
     axis.imshow(whole.numpy(), interpolation="nearest")
     figures.blank(axis)
+    size = 9 if max(map(len, columns), default=0) < 7 else 7
     for at, text in enumerate(columns):
-        axis.text(at * (width + GAP) + width / 2, -1.5, text, ha="center", va="bottom", fontsize=9)
+        axis.text(at * (width + GAP) + width / 2, -1.5, text, ha="center", va="bottom", fontsize=size)
     for place, text in enumerate(names):
         axis.text(-2, place * (height + GAP) + height / 2, text, ha="right", va="center", fontsize=9)
     figure.suptitle(title, fontsize=10.5)

@@ -127,9 +127,13 @@ def _networks(plan: dict[str, Any], seed: int, how: dict[str, Any]) -> tuple[str
     return named, used, Basket.open([*(group.source or ()), *(more.source or ())], device=how["device"])
 
 
-def matches(made: Evolved, judge: str) -> dict[str, tuple[Tensor, Tensor]]:
-    """Of the images of a suspect, what Table S1 counts of another network's answers: (hits, of) each (n,)."""
-    own, other = made.said[0], made.said[made.networks.index(judge)]
+def matches(made: Evolved, judge: str, *, first: bool = False) -> dict[str, tuple[Tensor, Tensor]]:
+    """Of the images of a suspect, what Table S1 counts of another network's answers: (hits, of) each (n,).
+
+    first: of the best images of the first generation instead of the last.
+    """
+    said = made.began if first else made.said
+    own, other = said[0], said[made.networks.index(judge)]
     same = own.argmax(1) == other.argmax(1)
     here, there = own.amax(1), other.amax(1)
     every = torch.ones_like(same)
@@ -151,6 +155,9 @@ def _table_s1(made: dict[str, Evolved], a: str, b: str, paper: dict[str, tuple[f
             ours.append(ratio_row(TABLE, quantity, paper[kind][place], hits, of, made[suspect].run))
         rows += [*ours, mean_of(TABLE, f"average: {words}", paper[kind][2], ours)]
     for suspect, judge, letters in ((b, a, "AB"), (a, b, "BA")):
+        hits, of = matches(made[suspect], judge, first=True)["same"]
+        quantity = f"{letters[0]} on images of {letters[1]}: top-1 matches, first generation, %"
+        rows.append(ratio_row(TABLE, quantity, None, hits, of, made[suspect].run))
         sure = 100 * made[suspect].confidence
         other = sure[made[suspect].networks.index(judge)]
         rows.append(median_row(TABLE, f"{letters[0]} on images of {letters[1]}: confidence in their class, median %",
