@@ -80,7 +80,8 @@ def _print(console: Console, summary: dict[str, Any]) -> None:
     judged = [(row["suspect"], judge) for row in rows for judge in row["judges"] if judge["images"]]
     if judged:
         print_table(
-            console, "Who else falls for it", ("suspect → judge", "images", "same answer", "share", "95 %", "both ≥ 99 %"),
+            console, "Who else falls for it",
+            ("suspect → judge", "images", "same answer", "share", "95 %", "both ≥ 99 %"),
             ([f"{name} → {one['judge']}", f"{one['images']:,}", f"{one['same']:,}",
               f"{100 * one['same'] / one['images']:.1f} %", f"{100 * one['low']:.0f}–{100 * one['high']:.0f}",
               f"{one['both']:,}"] for name, one in judged),

@@ -77,8 +77,7 @@ def results(result: Counts) -> list[dict[str, Any]]:
         equivalents = suspect.forwards + 2 * suspect.backwards
         means = (suspect.moves / each, suspect.forwards / each, equivalents / each)
         shown = [
-            words.number(mean, digits) if suspect.found else "–"
-            for mean, digits in zip(means, (1, 0, 0), strict=True)
+            words.number(mean, digits) if suspect.found else "–" for mean, digits in zip(means, (1, 0, 0), strict=True)
         ]
         rows.append(
             {

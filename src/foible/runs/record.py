@@ -79,8 +79,10 @@ ACCURACY = {
     **dict.fromkeys(("right", "n"), COUNT), **dict.fromkeys(("share", "low", "high", "chance"), NUMBER),
     "near_chance": bool, "far_behind?": bool, "hint?": TEXT,
 }  # fmt: skip
-NAMED = {"hunt": ("suspects", "peers"), "compare": ("names", "old", "new"), "distort": ("source",),
-         "rank": ("suspects", "peers"), "pool": ("suspects", "peers"), "fool": ("suspects",)}  # settings that name networks  # fmt: skip
+NAMED = {  # settings that name networks
+    "hunt": ("suspects", "peers"), "compare": ("names", "old", "new"), "distort": ("source",),
+    "rank": ("suspects", "peers"), "pool": ("suspects", "peers"), "fool": ("suspects",),
+}  # fmt: skip
 
 
 def extents(settings: Mapping[str, Any]) -> tuple[str, ...]:
