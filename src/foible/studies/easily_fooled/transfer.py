@@ -210,8 +210,8 @@ def _kinds(made: dict[str, Evolved], a: str, rest: Sequence[str]) -> list[Row]:
 def _notes(made: dict[str, Evolved], a: str, b: str) -> list[str]:
     best = [made[a].classes[place] for place in ranked([(made[a], b), (made[b], a)])]
     return [
-        f"Images of these classes fool both networks the most, the first ones first: {some(best, 10)}. In the paper, on "
-        f"MNIST: {', '.join(MOST)}.",
+        f"Images of these classes fool both networks the most, the first ones first: {some(best, 10)}. In the paper, "
+        f"on MNIST: {', '.join(MOST)}.",
         "Table S1(b) counts from 99 %, as its caption says. Intervals are over runs, since images of one run have "
         "ancestors in common; that of an average takes both directions as independent. Networks are trained once.",
         "The paper's figures of Sec. A.2 are of GoogLeNet and AlexNet: its 20.7 % stands beside images of the other "
