@@ -107,7 +107,7 @@ STUDIES: dict[str, tuple[str, str]] = {
         "CIFAR-10H: where all networks disagree with the label, how often people side with them.",
     ),
     "boundary": (
-        "foible.studies.boundary.people_study",
+        "foible.studies.boundary.study",
         "Paper 4, Tables 2–5: where networks and real people agree and disagree (CIFAR-10H).",
     ),
 }
