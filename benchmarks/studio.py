@@ -10,7 +10,6 @@ import json
 import os
 import re
 import shutil
-import sqlite3
 import subprocess
 import sys
 import tempfile
@@ -222,7 +221,7 @@ def labelling(folder: Path, people: int = 20, images: int = 60) -> list[Row]:
         person = json.loads(site.ask(f"{names[0][1]}/next", names[0][0])[2])
         assert person["done"] == person["whole"] == images
     lost, doubled = _kept(folder / "studio.sqlite", [one for some in given for one in some])
-    alone, bare = _alone(folder), _bare(folder)
+    alone = _alone(folder)
     rate = 60 * images / seconds
     return [
         Row(f"{people} people at once, each", rate, 200, "the bar", rate / 200, 1.0, "labels/min"),
@@ -230,16 +229,6 @@ def labelling(folder: Path, people: int = 20, images: int = 60) -> list[Row]:
         at_most("answers doubled", doubled, 0.5, ""),
         at_most("an answer is durable, one person, median", 1000 * median(alone), 50, "ms"),
         at_most("the same, 99 of 100", 1000 * quantiles(alone, n=100)[98], 50, "ms"),
-        Row(
-            "the same, median",
-            1000 * median(alone),
-            1000 * bare,
-            "one commit of SQLite",
-            median(alone) / bare,
-            2.0,
-            "ms",
-            at_most=True,
-        ),
     ]
 
 
@@ -249,20 +238,6 @@ def _kept(file: Path, given: list[tuple[str, int]]) -> tuple[int, int]:
     kept = [tuple(row) for row in store.all("SELECT turns.key, choice FROM answers JOIN turns ON turns.id = turn")]
     store.close()
     return len({*given} - {*kept}), sum(count - 1 for count in Counter(turn for turn, _ in kept).values())
-
-
-def _bare(folder: Path, count: int = 100) -> float:
-    """Seconds that SQLite takes for one commit of one row, in the same mode: the disk's own speed."""
-    base = sqlite3.connect(folder / "bare.sqlite", isolation_level=None)
-    for line in ("PRAGMA journal_mode = DELETE", "PRAGMA synchronous = FULL", "CREATE TABLE a (b)"):
-        base.execute(line)
-    times = []
-    for _ in range(count):
-        began = time.perf_counter()
-        base.execute("INSERT INTO a VALUES (1)")
-        times.append(time.perf_counter() - began)
-    base.close()
-    return median(times)
 
 
 def _alone(folder: Path, images: int = 200) -> list[float]:
