@@ -99,4 +99,6 @@ def _cells(row: dict[str, Any]) -> list[str]:
 
 
 def _percent(value: float | None) -> str:
+    if value is not None and value > 0.99995:
+        return ">99.99 %"
     return "–" if value is None else f"{100 * value:.2f} %"
