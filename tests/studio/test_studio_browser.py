@@ -120,7 +120,7 @@ def test_browse_filter_open_and_step(browser: Any, site: Served, run: Path) -> N
         assert page.locator(".card").count() == len(few)  # a view is its address
 
         page.locator(".card a").first.click()
-        page.locator("[data-steps]").wait_for()
+        page.locator("[data-steps].one-by-one").wait_for()  # the script is there, and hears keys
         row = few[0]
         assert row["id"] in page.locator(".over").inner_text()
         steps = len(row["trace"])
@@ -480,3 +480,26 @@ def test_small_images_are_crisp_and_long_lists_are_searched(browser: Any, run: P
         page.get_by_text("all saved").wait_for()
         assert [task.word(row["choice"]) for row in store.rows(task)] == ["zebrafish", "zebra"]
         assert visit.noise == []
+
+
+def test_a_late_reply_brings_no_image_back(browser: Any, run: Path, tmp_path: Path) -> None:
+    """What the server said of what comes next, before it took the last answer, is out of date."""
+    held: list[tuple[Any, Any]] = []
+    with served(tmp_path, [run]) as site, Visit(browser) as visit:
+        store, page = site.studio.store, visit.page
+        task = task_in(store, run, 2, 1, repeats=0)
+        page.goto(f"{site.base}/join/{store.people(task)[0].token}")
+        page.get_by_role("button", name="Begin").click()
+        visit.ready()
+        page.route("**/next", lambda route: route.continue_() if held else held.append((route, route.fetch())))
+        page.keyboard.press("1")  # few are left, so that more are asked for
+        visit.until(lambda: held)
+        visit.ready()
+        page.keyboard.press("2")
+        page.get_by_text("all saved").wait_for()
+        visit.until(lambda: len(store.rows(task)) == 2)
+        route, reply = held[0]
+        route.fulfill(response=reply)
+        page.get_by_text("Done. Thank you.").wait_for()
+        assert page.locator("[data-progress]").inner_text() == "2 of 2"
+        assert len(store.rows(task)) == 2

@@ -211,7 +211,7 @@ class Fooling:
             return as_table(
                 identity([list(basket.names)] * count, each, config=self.task.key, device=basket.device,
                          which=targets * len(lanes)),
-                answered(before, after, said, truth=None, label_from=None),
+                answered(before, after, said, truth=None, label_from=None, consensus=torch.full((count,), -1)),
                 cost(spent["forwards"], spent["backwards"], candidates=spent["candidates"], moves=len(marks) - 1),
                 ended([OUTCOMES[one] for one in outcome.tolist()], as_pngs(images)),
                 own, count=count,

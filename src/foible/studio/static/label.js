@@ -19,6 +19,7 @@ let history = queue.filter((one) => one.choice !== null).map((one) => one.turn);
 let last = null;  // the turn answered last before this page was opened
 let done = Number(work.dataset.done), whole = Number(work.dataset.whole);
 let later = null, began = null, sending = false, filling = false, stopped = false, wait = 500;
+let confirmed = 0;  // answers that the server has taken: what it said before it took one is out of date
 
 const fresh = () => Array.from(crypto.getRandomValues(new Uint8Array(12)), (one) => one.toString(16).padStart(2, "0")).join("");
 const pause = (time) => new Promise((go) => setTimeout(go, time));
@@ -85,14 +86,15 @@ async function missing(one) {  // the image did not come: try until it does
 async function fill() {
   if (filling || stopped) return;
   filling = true;
+  const before = confirmed;
   try {
     const reply = await fetch(`${base}next`, { headers: { accept: "application/json" } });
     if (reply.status === 403) return stop((await reply.json()).error);
     if (!reply.ok) throw new Error(String(reply.status));
     const next = await reply.json();
-    const here = new Set([...turns.map((one) => one.turn), ...queue.filter((one) => one.choice !== null).map((one) => one.turn)]);
+    const here = new Set([...turns.map((one) => one.turn), ...history]);
     const empty = !turns.length;
-    if (!queue.length) { done = next.done; whole = next.whole; }
+    if (!queue.length && before === confirmed) { done = next.done; whole = next.whole; }
     if (last === null && !history.length) last = next.last;
     for (const one of next.turns) if (!here.has(one.turn)) { turns.push(one); known.set(one.turn, one); }
     filling = false;
@@ -136,6 +138,7 @@ async function send() {
     if (reply.status === 403) { sending = false; return stop((await reply.json()).error); }
     const state = await reply.json();
     queue.shift();  // saved; or refused for good: another device was first
+    confirmed += 1;
     localStorage.removeItem(`${SLOT} ${one.key}`);
     if (state.whole !== undefined) { done = state.done; whole = state.whole; }
     tell();
