@@ -145,3 +145,27 @@ def test_wrong_input_is_named() -> None:
     with pytest.raises(UserError, match="made of pixels"):
         drawn(findings[0], Cppn(), shape_of(findings[0]), (64, 64))
     assert recipe_called("fool").name == "fool"
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        {"trace": [[]]}, {"trace": None}, {"trace": [[0.1, 0.2]] * 3}, {"path": None}, {"target": None},
+        {"path": [{"step": -5, "draws": []}] * 9}, {"film": b"no film"}, {"image": b"\x89PNG cut"}, {"lane": None},
+    ],
+)  # fmt: skip
+def test_rows_of_anybody_break_no_page(damage: dict[str, Any], tmp_path: Path) -> None:
+    import pyarrow as pa
+
+    from foible.findings import SCHEMA, with_metadata
+
+    findings = fooled(runs=2)
+    rows = findings.table.to_pylist()
+    rows[0] |= damage
+    table = with_metadata(pa.Table.from_pylist(rows, SCHEMA), ("</script>", *findings.classes[1:]), findings.configs)
+    page = write_report(Findings(table), tmp_path / "report.html").read_text("utf-8")
+    assert "&lt;/script&gt;" in page
+    assert page.count("</script>") == page.count("<script")
+    assert summarise(Findings(table))["suspects"][0]["images"] >= len(rows) - 1
+    with pytest.raises(UserError, match=r"made of pixels|is no genome|cannot be read|no PNG|not a PNG|is damaged"):
+        drawn(rows[0] | {"point": [], "image": b"cut"}, Cppn(), SHAPE)

@@ -20,7 +20,7 @@ Json = Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")
 
 @app.command()
 def train(
-    spec: Annotated[str, typer.Argument(help="vae:10, vae:2?width=500, vaegan:1024, …", show_default=False)],
+    spec: Annotated[str, typer.Argument(help="vae:10, vae:2?width=500, vaegan:1024, dcgan, …", show_default=False)],
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder for the generator.", show_default=False)],
     data: Annotated[str, typer.Option(help="Data set (see `foible data`).")] = "digits",
     epochs: Annotated[int | None, typer.Option(min=1, help="Passes over the training images.")] = None,
@@ -36,6 +36,7 @@ def train(
     are width (units of a hidden layer) and beta (weight of the divergence).
     vaegan:N is for photographs, all of one size, and wants a GPU; it has
     gamma besides (weight of the reconstruction against the discriminator).
+    dcgan draws and does not encode: for images between classes.
 
     Stopped or killed, the same command goes on where it was. A generator that
     collapsed (NaN, posterior collapse, mode collapse) is kept, named and

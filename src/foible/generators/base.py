@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -53,7 +54,7 @@ class Posterior:
         return 0.5 * (self.mean.square() + self.log_variance.exp() - 1 - self.log_variance)
 
 
-class Drawer(nn.Module):
+class Drawer(nn.Module, ABC):
     """The generators that are trained here: they draw images from codes, and some make codes of images (`Coder`)."""
 
     fingerprint = ""
@@ -61,9 +62,9 @@ class Drawer(nn.Module):
     shape: Shape
     latent: int
 
+    @abstractmethod
     def decode(self, codes: Tensor) -> Tensor:
         """(n, latent) to images (n, *shape) in [0, 1]; differentiable."""
-        raise NotImplementedError
 
 
 class Coder(Drawer):

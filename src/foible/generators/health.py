@@ -82,7 +82,7 @@ def collapse(found: Measures, adversarial: bool) -> str | None:
         kind = "mode collapse" if adversarial else "posterior collapse: the decoder ignores the code"
         return (
             f"{kind}: samples hardly differ, their pixels vary {100 * found.spread:.2g} % as much as those of images. "
-            "Give another --seed, a lower --rate or " + ("a larger gamma" if adversarial else "a smaller beta")
+            "Give another --seed, a lower --rate or " + ("train longer" if adversarial else "a smaller beta")
         )
     if found.error is not None and found.error >= NO_BETTER * found.mean_image_error:
         return (

@@ -25,7 +25,7 @@ MOST_SIDE = 8192  # pixels
 
 def drawn(row: dict[str, Any], encoding: Any, shape: Shape, size: tuple[int, int] | None = None) -> Tensor:
     """uint8 (channels, height, width): the image of a row's genome, or the one that it keeps where that is all."""
-    if not row["point"]:
+    if not row["point"] or not hasattr(encoding, "read"):
         if size is not None and size != shape[1:]:
             raise UserError(
                 f"{shown(row['id'])!r} is made of pixels, and has no other size: only those of --encoding cppn can be "
@@ -51,7 +51,7 @@ def draw_again(run: str | Path, id: str, side: int) -> Tensor:
         raise UserError(f"size is {side}: expected 1 to {MOST_SIDE} pixels")
     shape = shape_of(row)
     size = tuple(max(1, round(edge * side / max(shape[1:]))) for edge in shape[1:])
-    return drawn(row, resolve(settings["encoding"], ENCODINGS, "encoding"), shape, (size[0], size[1]))
+    return drawn(row, resolve(str(settings.get("encoding")), ENCODINGS, "encoding"), shape, (size[0], size[1]))
 
 
 def shape_of(row: dict[str, Any]) -> Shape:

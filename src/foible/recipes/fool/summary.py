@@ -18,11 +18,21 @@ COLUMNS = (
 SURE = 0.99  # as in Table S1
 
 
+def noted(row: dict[str, Any]) -> tuple[list[int], list[float]]:
+    """After which generations, or steps, how sure the suspect was; nothing where a row, which may be anybody's, has no
+    such line."""
+    marks = [0 if row["method"] == "ascent" else 1, *(step["step"] for step in row["path"] or ())]
+    values = [line[0] for line in row["trace"] or () if line]
+    return (marks, values) if len(marks) == len(values) and min(marks) >= 0 else ([], [])
+
+
 def summarise(run: str | PathLike[str] | Findings | Opened) -> dict[str, Any]:
     """One record a suspect; shares with Wilson's interval."""
     parts: dict[str, _Suspect] = {}
     for table in _tables(run):
         for row in table.to_pylist():
+            if row["target"] is None:
+                continue  # not one of ours
             parts.setdefault(row["suspect"], _Suspect(row["networks"])).see(row)
     return {"suspects": [{"suspect": name, **part.told()} for name, part in parts.items()]}
 
@@ -49,15 +59,15 @@ class _Suspect:
         if row["outcome"] != "invalid":
             self.sure.append(after[:, target].tolist())
             self.first.append((after.argmax(1) == target).tolist())
-            self.traces.append([value for [value] in row["trace"]])
-            self.marks = [1 if row["method"] != "ascent" else 0, *(step["step"] for step in row["path"])]
+            self.marks, values = noted(row)
+            self.traces.append(values)
 
     def told(self) -> dict[str, Any]:
         rows = len(self.sure) + self.invalid
         low, high = wilson(self.found, rows)
         sure, first = np.asarray(self.sure), np.asarray(self.first)
         lengths = {len(trace) for trace in self.traces}
-        medians = np.median(np.asarray(self.traces), 0).tolist() if len(lengths) == 1 else []
+        medians = np.median(np.asarray(self.traces), 0).tolist() if len(lengths) == 1 and max(lengths) else []
         return {
             "method": self.method, "runs": len(self.lanes), "classes": len(self.classes), "images": rows,
             "found": self.found, "share": self.found / rows if rows else None, "low": low, "high": high,

@@ -11,7 +11,7 @@ from typing import Any
 from PIL import Image
 
 from foible.recipes.fool.apart import kept
-from foible.recipes.fool.summary import summarise
+from foible.recipes.fool.summary import noted, summarise
 from foible.report import choose
 from foible.report.counts import count
 from foible.report.page import fitted, skeleton, template
@@ -19,7 +19,7 @@ from foible.report.pictures import Picture, frames, picture, size
 from foible.report.run import About, OpenRun
 
 COLUMNS = ("id", "suspect", "outcome", "target", "said", "after", "lane", "image", "networks")
-STRIP = ("id", "suspect", "target", "image", "film", "trace", "path")
+STRIP = ("id", "suspect", "target", "image", "film", "trace", "path", "method")
 STRIPS = 12  # classes whose generations are shown
 PAUSE = 350  # milliseconds of a frame
 WIDE, HIGH = 600, 160  # of the drawing of the way
@@ -93,9 +93,9 @@ def _places(source: OpenRun, most: int) -> list[tuple[int, int]]:
     kept: list[tuple[int, int, int, int]] = []
     for part, table in enumerate(source.tables(("suspect", "lane", "target", "outcome"))):
         kept += [
-            (row["lane"], part, place, row["target"])
+            (row["lane"] or 0, part, place, row["target"])
             for place, row in enumerate(table.to_pylist())
-            if row["outcome"] != "invalid"
+            if row["outcome"] != "invalid" and row["target"] is not None
         ]
     return [(part, place) for _, part, place, _ in sorted(sorted(kept)[:most], key=lambda one: one[1:3])]
 
@@ -116,12 +116,11 @@ def _strips(source: OpenRun, about: About) -> list[Strip]:
     strips: list[Strip] = []
     for table in source.tables(STRIP):
         for row in table.filter(table.column("film").is_valid()).to_pylist():
-            marks = [1, *(step["step"] for step in row["path"])]
+            marks, trace = noted(row)
             shown = frames(row["film"], len(marks), row["image"])
             title = f"{row['suspect']}: {about.class_name(row['target'])}"
             if shown is None or len(strips) >= STRIPS or any(strip.title == title for strip in strips):
                 continue
-            trace = [value for [value] in row["trace"]]
             strips.append(Strip(title, list(zip(shown, marks, trace, strict=True)), _moving(row["film"], len(marks))))
     return strips
 
@@ -147,13 +146,13 @@ def _moving(film: bytes, count: int) -> Picture | None:
 
 def _curve(summary: dict[str, Any], climbs: bool) -> Curve | None:
     """Median confidence on the way, one line a suspect (as in the paper's Sec. D)."""
-    rows = [row for row in summary["suspects"] if len(row["medians"]) > 1]
+    rows = [row for row in summary["suspects"] if len(row["medians"]) > 1 and row["marks"][-1] > 1]
     if not rows:
         return None
     last = max(row["marks"][-1] for row in rows)
 
     def across(mark: int) -> float:
-        return round(WIDE * (mark / last if climbs else math.log(mark) / math.log(last)), 2)
+        return round(WIDE * (mark / last if climbs else math.log(max(1, mark)) / math.log(last)), 2)
 
     lines = []
     for row in rows[:MOST_LINES]:

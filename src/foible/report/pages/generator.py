@@ -62,7 +62,7 @@ def summary(record: dict[str, Any]) -> dict[str, Any]:
         told[f"{kind} loss"] = round(curve[-1], 2) if curve else None
     told["reconstruction error"] = _digits(measures.get("error"))
     told["error of the mean image"] = _digits(measures.get("mean_image_error"))
-    told["active dimensions"] = measures.get("active")
+    told["active dimensions"] = measures.get("active") if measures.get("divergence") else None
     told["divergence"] = _digits(sum(measures["divergence"])) if measures and measures["divergence"] else None
     told["spread of samples"] = _digits(measures.get("spread"))
     return told | {"collapsed": record["collapsed"]}
