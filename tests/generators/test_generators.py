@@ -22,6 +22,7 @@ from foible.generators import Collapsed, Generator, check_images, open_generator
 from foible.generators.base import Coder
 from foible.generators.build import begin, build
 from foible.generators.health import Measures, collapse, measure
+from foible.generators.learning import steepness
 from foible.generators.pictures import sheet, square
 from foible.networks.loop import Turn
 
@@ -405,7 +406,16 @@ def test_a_gan_pulls_samples_towards_images() -> None:
     learning: Any = begin("dcgan?width=2", (1, 16, 16), 0, 2e-3, torch.device("cpu"))
     noise = torch.randn(16, 100, generator=torch.Generator().manual_seed(0))
     before = float(learning.model.decode(noise).detach().mean())
-    for number in range(40):
+    for number in range(60):
         losses = learning.step(images, lambda _: noise, Turn(number, torch.arange(16)[None], 2e-3), 0.0)
     assert losses.shape == (2,)
     assert float(learning.model.decode(noise).detach().mean()) > before + 0.1
+
+
+def test_slopes_of_a_discriminator_cost_what_they_should() -> None:
+    """Of a linear one with weights w the slope is w everywhere."""
+    weights = torch.tensor([3.0, -4.0, 0.0, 1.0], requires_grad=True)
+    costs = steepness(lambda images: images.flatten(1) @ weights, torch.rand(5, 1, 2, 2))
+    assert float(costs.detach()) == pytest.approx(0.5 * 26)
+    costs.backward()
+    torch.testing.assert_close(weights.grad, weights.detach())

@@ -193,7 +193,7 @@ def test_a_view_for_photographs() -> None:
         ("softmax?weights=w.pt&checkpoint=w.pt", "no option 'checkpoint'"),
         ("softmax", "nor a spec with weights"),
         ("hf:./nowhere", "there is no such folder"),
-        ("hf:x?checkpoint=w.pt", "no option 'checkpoint'; it takes classes, preprocess"),
+        ("hf:x?checkpoint=w.pt", "no option 'checkpoint'; it takes classes, prompt, preprocess"),
     ],
 )
 def test_mistakes_are_named(text: str, says: str) -> None:

@@ -48,7 +48,7 @@ FAMILIES = {
         smallest=16,
     ),
     "dcgan": Family(
-        Dcgan, DcganLearning, "dcgan:100", epochs=25, batch=128, rate=2e-4, least_steps=5000, adversarial=True,
+        Dcgan, DcganLearning, "dcgan:100", epochs=45, batch=128, rate=2e-4, least_steps=5000, adversarial=True,
         latent=100,
     ),
 }  # fmt: skip

@@ -58,6 +58,16 @@ def advance(optimiser: torch.optim.Optimizer, rate: float) -> None:
     optimiser.step()
 
 
+def steepness(discriminator: Callable[[Tensor], Tensor], images: Tensor) -> Tensor:
+    """Half the mean square of a discriminator's slopes at real images (n, …). Where they cost it something, it goes on
+    telling the decoder what to do: one that is certain of everything has no slope (Mescheder et al. 2018)."""
+    images = images.detach().requires_grad_()
+    with torch.autocast(images.device.type, torch.bfloat16, enabled=images.is_cuda):
+        said = discriminator(images)
+    [slope] = torch.autograd.grad(said.float().sum(), images, create_graph=True)
+    return 0.5 * slope.square().sum((1, 2, 3)).mean()
+
+
 def held(learning: Learning) -> dict[str, Tensor]:
     """All that a training needs to go on: weights, and what the optimisers remember."""
     tensors = dict(learning.modules.state_dict())

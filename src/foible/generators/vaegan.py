@@ -27,7 +27,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from foible.generators.base import Coder, Drawer, Shape
-from foible.generators.learning import Draw, Optimisers, advance
+from foible.generators.learning import Draw, Optimisers, advance, steepness
 from foible.networks.loop import Turn
 
 HALVINGS = 3
@@ -172,7 +172,8 @@ class VaeGanLearning:
         [real] = torch.autograd.grad(passing, made, retain_graph=True)
         caught.backward(inputs=self._weights("discriminator"), retain_graph=True)
         if turn.number % EVERY == 0:
-            (EVERY * self._steepness(images)).backward(inputs=self._weights("discriminator"))
+            costs = EVERY * STEEP * steepness(lambda seen: self.discriminator(seen)[0], images)
+            costs.backward(inputs=self._weights("discriminator"))
         wanted = self.model.gamma * _unit(alike) + _unit(real)
         made.backward(wanted, inputs=self._weights("decoder"), retain_graph=True)
         torch.autograd.backward(
@@ -182,15 +183,6 @@ class VaeGanLearning:
             advance(optimiser, turn.rate)
         self._average(turn.number)
         return torch.stack(losses).detach()
-
-    def _steepness(self, images: Tensor) -> Tensor:
-        """What the discriminator's slopes at photographs cost."""
-        images = images.detach().requires_grad_()
-        with torch.autocast(images.device.type, torch.bfloat16, enabled=images.is_cuda):
-            said, _ = self.discriminator(images)
-        [slope] = torch.autograd.grad(said.sum(), images, create_graph=True)
-        steepness: Tensor = 0.5 * STEEP * slope.square().sum((1, 2, 3)).mean()
-        return steepness
 
     def _weights(self, name: str) -> list[Tensor]:
         return [weight for group in self.optimisers[name].param_groups for weight in group["params"]]

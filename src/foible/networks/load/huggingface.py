@@ -1,11 +1,12 @@
-"""Image classifiers of transformers, from a folder or the hub, preprocessed as their own image processor does it."""
+"""Networks of transformers, from a folder or the hub, preprocessed as their own image processor does it: classifiers,
+and those that compare an image with words."""
 
 from __future__ import annotations
 
 import contextlib
 import importlib
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from foible import class_lists
 from foible.disk import ordinary
 from foible.errors import UserError
 from foible.networks.load.opened import Opened, first_line, optional
+from foible.networks.load.zero_shot import compares, prompts_of, with_words
 from foible.networks.preprocess import Preprocess, scaled
 from foible.records import PLAIN as PLAIN_NAME
 from foible.records import check, read_json
@@ -36,20 +38,25 @@ FILTERS = {0: "nearest", 1: "lanczos", 2: "bilinear", 3: "bicubic", 4: "box", 5:
 
 
 class Logits(nn.Module):
-    """A transformers classifier that gives its logits as a tensor; `flip`: it takes blue, green, red."""
+    """A transformers classifier that gives its logits as a tensor; `flip`: it takes blue, green, red; `words`: it is
+    one of ours around theirs, and gives logits as they are."""
 
-    def __init__(self, inner: nn.Module, flip: bool = False) -> None:
+    def __init__(self, inner: nn.Module, flip: bool = False, words: bool = False) -> None:
         super().__init__()
         self.inner = inner
-        self.flip = flip
+        self.flip, self.words = flip, words
 
     def forward(self, images: Tensor) -> Tensor:
-        logits: Tensor = self.inner(pixel_values=images.flip(1) if self.flip else images).logits
+        images = images.flip(1) if self.flip else images
+        logits: Tensor = self.inner(images) if self.words else self.inner(pixel_values=images).logits
         return logits
 
 
-def open_hf(place: str) -> Opened:
-    """`ORG/NAME` on the hub, or a folder with config.json, model.safetensors and preprocessor_config.json."""
+def open_hf(place: str, asked: Callable[[], tuple[str, ...]], prompt: str | None = None) -> Opened:
+    """`ORG/NAME` on the hub, or a folder with config.json, model.safetensors and preprocessor_config.json.
+
+    asked, prompt: the classes that a network is asked about which compares an image with words, and the sentences.
+    """
     transformers = optional("transformers", "transformers", f"hf:{place}")
     folder = Path(place).expanduser()
     local = folder.is_dir()
@@ -62,8 +69,11 @@ def open_hf(place: str) -> Opened:
         try:
             if local:
                 _ordinary(folder)
-            refuse_code(transformers.PretrainedConfig.get_config_dict(source)[0], place)
-            module, report = transformers.AutoModelForImageClassification.from_pretrained(
+            said = transformers.PretrainedConfig.get_config_dict(source)[0]
+            refuse_code(said, place)
+            words = compares(transformers, said)
+            kind = "ZeroShotImageClassification" if words else "ImageClassification"
+            module, report = getattr(transformers, f"AutoModelFor{kind}").from_pretrained(
                 source,
                 trust_remote_code=False,
                 weights_only=True,
@@ -77,11 +87,16 @@ def open_hf(place: str) -> Opened:
         except Exception as error:
             raise UserError(_cannot(place, local, hub if silent else "", error)) from error
         _check(report, place)
+        own = asked() if words else class_lists.names_in(getattr(config, "id2label", None))
+        if words and own is not None:
+            module = with_words(transformers, module, source, own, prompts_of(prompt, place), f"hf:{place}")
+            outputs = len(own)
+        elif prompt is not None:
+            raise UserError(f"hf:{place} has its own classes and reads no words: leave prompt= away")
         how, why, flip = _processor(transformers, source, local)
-    own = class_lists.names_in(getattr(config, "id2label", None))
     return Opened(
         folder.resolve().name if local else folder.name,
-        Logits(module.float().eval(), flip),
+        Logits(module.float().eval(), flip, words),
         how,
         None if own is None else class_lists.checked(own, f"hf:{place}"),
         outputs,
@@ -118,7 +133,7 @@ def refuse_code(config: Any, place: str) -> None:
 def _ordinary(folder: Path) -> None:
     """No pipes and no devices among its files, and no adapter, which names a base network on the hub."""
     for file in sorted(folder.iterdir()):
-        if not file.is_dir() and file.suffix in (".json", ".safetensors", ".bin"):
+        if not file.is_dir() and file.suffix in (".json", ".safetensors", ".bin", ".txt", ".model"):
             ordinary(file)
         if file.name.endswith(".index.json"):  # names the files that hold the weights
             check(read_json(file, SAVED), {"weight_map": {str: PLAIN_NAME}}, str(file))

@@ -39,7 +39,7 @@ Shape = tuple[int, int, int]
 OPTIONS = {
     "timm": ("checkpoint", "classes", "ema"),
     "torchvision": ("checkpoint", "classes", "ema", "preset"),
-    "hf": ("classes",),
+    "hf": ("classes", "prompt"),
     "onnx": ("classes",),
     "pickle": ("classes",),
     "torchscript": ("classes",),
@@ -128,7 +128,8 @@ def _opened(text: str, spec: specs.Spec, classes: Sequence[str] | None, shape: S
         if spec.name == "torchvision":
             return hubs.open_torchvision(argument, options, ema)
         if spec.name == "hf":
-            return open_hf(argument)
+            words = options.get("classes", "data" if classes else None)  # of a network that can be asked about any
+            return open_hf(argument, lambda: choose(words, None, classes, None, repr(text)), options.get("prompt"))
         return open_onnx(argument) if spec.name == "onnx" else programs.open_whole(spec.name, argument, may.trust)
     if "weights" not in options:
         raise UserError(_unknown(text, spec))
