@@ -289,16 +289,16 @@ def main() -> None:
             for kind in options.kinds.split(","):
                 norm, what = kind.split()
                 points += curve(model_of(basket, name), name, images, labels, norm, what == "target", options.quick)
-        if "faces" in wanted:
-            model, images, labels = faces(options.images)
-            for kind in ("l2 any", "linf any"):
-                points += curve(model, "ResNet-18, 64×64", images, labels, kind.split()[0], False, options.quick)
-        rows += beside(points)
-        if options.picture:
-            picture(points, options.picture)
-            options.picture.with_suffix(".points.json").write_text(
-                json.dumps([asdict(point) for point in points], indent=1)
-            )
+    if "faces" in wanted:
+        model, images, labels = faces(options.images)
+        for kind in ("l2 any", "linf any"):
+            points += curve(model, "ResNet-18, 64×64", images, labels, kind.split()[0], False, options.quick)
+    rows += beside(points)
+    if options.picture and points:
+        picture(points, options.picture)
+        options.picture.with_suffix(".points.json").write_text(
+            json.dumps([asdict(point) for point in points], indent=1)
+        )
     if "robust" in wanted and options.robust:
         rows += robust_rows(options.robust, 1000)
     with tempfile.TemporaryDirectory() as scratch:
@@ -309,10 +309,13 @@ def main() -> None:
                 "--images", "10000", "--out", f"{scratch}/distort",
             ))  # fmt: skip
         if "hunt" in wanted:
-            rows.append(command(
-                "hunt: 1,000 trials of each of four", 25, "hunt", *common, "--trials", "1000", "--split", "test",
-                "--out", f"{scratch}/hunt",
-            ))  # fmt: skip
+            rows += [
+                command(
+                    f"hunt: 1,000 trials of each of four, {precision}", 25, "hunt", *common, "--trials", "1000",
+                    "--split", "test", "--precision", precision, "--out", f"{scratch}/hunt-{precision}",
+                )
+                for precision in ("float32", "bf16")
+            ]  # fmt: skip
     if "memory" in wanted:
         rows += memory_rows()
     report(rows, options.json)

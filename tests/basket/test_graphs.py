@@ -61,6 +61,34 @@ def test_recorded_answers_are_the_networks_own(rows):
 
 
 @needs_cuda
+def test_recorded_answers_in_bfloat16():
+    basket = Basket({"a": _network()}, classes=list("abcde"), preprocess="inside", device="cuda")
+    with torch.no_grad():
+        for seed in range(2 * OFTEN):
+            images = torch.rand(40, 3, 8, 8, generator=torch.Generator().manual_seed(seed)).cuda()
+            told = basket.judge(images, precision="bf16")[0]
+            assert torch.allclose(told, basket.network("a")(images), atol=0.05)
+    assert len(basket._graphs.recorded) == 1
+
+
+@needs_cuda
+def test_networks_side_by_side_say_what_each_says_alone():
+    networks = {name: _network(DEEP + 7 * place) for place, name in enumerate("abcd")}
+    for place, network in enumerate(networks.values()):
+        network[3].weight.data += 0.1 * place
+    basket = Basket(networks, classes=list("abcde"), preprocess="inside", device="cuda")
+    with torch.no_grad():
+        for seed in range(5 * OFTEN):
+            rows = 16 + 37 * (seed % 4)
+            images = torch.rand(rows, 3, 8, 8, generator=torch.Generator().manual_seed(seed)).cuda()
+            told = basket.judge(images)
+            alone = torch.stack([basket.network(name)(images) for name in basket.names])
+            assert torch.allclose(told, alone, atol=1e-4)
+    assert len(basket._beside.streams) == 4
+    assert len(basket._graphs.pools) == 4
+
+
+@needs_cuda
 def test_what_few_kernels_do_is_not_recorded():
     basket = Basket({"a": _network(DEEP - 1)}, classes=list("abcde"), preprocess="inside", device="cuda")
     with torch.no_grad():

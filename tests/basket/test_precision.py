@@ -7,8 +7,8 @@ from torch import Tensor, nn
 
 from foible.basket import Basket
 from foible.basket.precision import TIMES, noise
+from foible.findings.rows import judged_again
 from foible.objectives import Dissent
-from foible.recipes.hunt.rows import _judged_again
 from foible.search.task import EXHAUSTED, FOUND, INVALID
 from foible.testing import linear_basket, linear_trials
 
@@ -40,4 +40,4 @@ def test_what_holds_by_less_than_noise_is_not_found() -> None:
         (None, [FOUND, FOUND, INVALID]),
         (torch.tensor([True, False, True]), [FOUND, EXHAUSTED, INVALID]),
     ):
-        assert _judged_again(Dissent(), claimed, after, aims, firmly).tolist() == want
+        assert judged_again(Dissent(), claimed, after, aims, firmly).tolist() == want

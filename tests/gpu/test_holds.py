@@ -39,9 +39,12 @@ def test_float32_is_float32_once_a_basket_is_open(networks: Path) -> None:
     assert torch.allclose(here, there, rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.parametrize("search", ["hill-climb?patience=100", "gradient"])
-def test_a_hunts_finds_hold(networks: Path, tmp_path: Path, search: str) -> None:
-    options: dict[str, Any] = {"search": search, "trials": 60, "peer_confidence": 0.6}
+@pytest.mark.parametrize(
+    ("search", "precision"),
+    [("hill-climb?patience=100", "float32"), ("hill-climb?patience=100", "bf16"), ("gradient", "float32")],
+)
+def test_a_hunts_finds_hold(networks: Path, tmp_path: Path, search: str, precision: str) -> None:
+    options: dict[str, Any] = {"search": search, "precision": precision, "trials": 60, "peer_confidence": 0.6}
     found = foible.hunt(networks, "digits", out=tmp_path / "run", device="cuda", quiet=True, **options)
     assert len(found.filter(outcome="found")) > 20
     everywhere(tmp_path / "run", networks)

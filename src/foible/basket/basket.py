@@ -8,16 +8,17 @@ from __future__ import annotations
 import copy
 import dataclasses
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 
-from foible.basket.graphs import Graphs
+from foible.basket.graphs import Beside, Graphs
 from foible.basket.precision import real_float32
+from foible.basket.quick import Quick
 from foible.errors import UserError
 from foible.images import LEAST_ROWS, to_floats
 from foible.networks.classes import shared_classes
@@ -93,8 +94,9 @@ class Basket:
             real_float32()
         self.shape = shape
         self.remarks: dict[str, str] = {}  # what was noticed of these networks before a run, by kind
-        self._graphs = Graphs()
+        self._graphs, self._beside = Graphs(), Beside()
         self._habits: dict[str, Habits] = {}  # of the networks that have been asked
+        self._quick: dict[str, Quick | None] = {}  # those asked in bfloat16; None: cannot be copied so
         self.source: list[str] | None = None  # the specs that open this basket again, where there are any
         self.may = NOTHING  # what may be run for that
         self.specs: dict[str, str] = {}  # what opens each network, as its user wrote it, where anything does
@@ -239,19 +241,18 @@ class Basket:
         rows = len(images)
         if not chosen:
             return images.new_empty(0, rows, len(self.classes))
-        seen: dict[Preprocess, Tensor] = {}
-        answers = []
         few = rows > 0 and self.device.type == "cpu" and images[0].numel() >= LARGE
         images = padded(images, -(-rows // FEW) * FEW if few else max(LEAST_ROWS, self._round(rows)))
-        with torch.autocast(self.device.type, torch.bfloat16) if precision == "bf16" else nullcontext():
-            for name in chosen:
-                how = self._hows[name]
-                if how not in seen:
-                    seen[how] = how(images)
-                parts = seen[how].split(FEW) if few else (seen[how],)
-                said = [self.answer(name, part) for part in parts]
-                answers.append(said[0] if len(said) == 1 else torch.cat(said))
-        return torch.stack(answers)[:, :rows].float()
+        seen = {how: how(images) for how in dict.fromkeys(self._hows[name] for name in chosen)}
+
+        def asked(name: str) -> Tensor:
+            parts = seen[self._hows[name]].split(FEW) if few else (seen[self._hows[name]],)
+            said = [self.answer(name, part, precision) for part in parts]
+            return said[0] if len(said) == 1 else torch.cat(said)
+
+        deep = self.device.type == "cuda" and all(self._graphs.is_deep(self._networks[name]) for name in chosen)
+        answers = self._beside([partial(asked, name) for name in chosen], images) if deep else map(asked, chosen)
+        return torch.stack(list(answers))[:, :rows].float()
 
     def _round(self, rows: int) -> int:
         """How many rows a GPU is shown in place of so many: a library plans anew for every size that it has not met,
@@ -274,10 +275,15 @@ class Basket:
             answers.append(self.answer(name, seen[key])[: len(view)])
         return torch.stack(answers).float()
 
-    def answer(self, name: str, prepared: Tensor) -> Tensor:
+    def answer(self, name: str, prepared: Tensor, precision: Precision = "float32") -> Tensor:
         """Logits of the basket's classes from images that are preprocessed already."""
         rows, known = len(prepared), len(self.lists[name])
-        logits = self._asked(name, prepared)
+        quick = self._in_bf16(name, prepared) if precision == "bf16" and name in self._habits else None
+        if precision == "float32" or quick is not None:
+            logits = self._asked(name, quick or self._networks[name], prepared)
+        else:
+            with torch.autocast(self.device.type, torch.bfloat16):
+                logits = self._asked(name, self._networks[name], prepared)
         if known == 2:
             logits = two_classes(logits, rows)
         if not isinstance(logits, Tensor):
@@ -301,9 +307,23 @@ class Basket:
             return logits if columns is None else logits.index_select(1, columns)
         raise UserError(f"network {name!r} {given}")
 
-    def _asked(self, name: str, prepared: Tensor) -> Any:
+    def _in_bf16(self, name: str, prepared: Tensor) -> Quick | None:
+        """The copy of a network that is asked in bfloat16; None where it holds something between two calls, or cannot
+        be copied or asked so."""
+        if name not in self._quick:
+            network, quick = self._networks[name], None
+            if isinstance(network, nn.Module) and not self._habits[name].keeps:
+                try:
+                    quick = Quick(network)
+                    quick(prepared)
+                except Exception:  # whatever it was, it says it better when it is asked itself
+                    quick = None
+            self._quick[name] = quick
+        return self._quick[name]
+
+    def _asked(self, name: str, network: Network, prepared: Tensor) -> Any:
         """What the network itself says, and nothing that it does to the images or to its answer later is seen."""
-        network, what = self._networks[name], f"network {name!r}"
+        what = f"network {name!r}"
         if name not in self._habits:
             with ONE_AT_A_TIME:
                 if name not in self._habits:

@@ -1,12 +1,14 @@
-"""Small batches of a deep network on a GPU as CUDA graphs.
+"""Small batches of deep networks on a GPU, as CUDA graphs and side by side.
 
 Launching a ResNet-50's kernels one by one takes longer than running them on a few images, and a search asks about few
-images often: what improved, what is left at the end. A recorded graph launches all of them at once.
+images often: what improved, what is left at the end. A recorded graph launches all of them at once, and several
+networks that are asked about the same few images share the GPU.
 """
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -42,6 +44,11 @@ class _Recorded:
         return self.answers.clone()
 
 
+def is_small(images: Tensor) -> bool:
+    """Whether to launch a deep network's kernels takes longer than to run them on these images (n, …)."""
+    return len(images) <= ROWS or images.numel() <= VALUES
+
+
 def _rounded(rows: int) -> int:
     """The size of the graph that answers so many rows: a power of two, or three quarters of one."""
     power = 1 << (rows - 1).bit_length()
@@ -55,19 +62,14 @@ class Graphs:
         self.asked: Counter[tuple[int, torch.Size]] = Counter()
         self.recorded: dict[tuple[int, torch.Size], _Recorded | None] = {}  # None: cannot be
         self.deep: dict[int, bool] = {}  # by network
-        self.pool: Any = None  # memory that all graphs share
+        self.pools: dict[int, Any] = {}  # by network: memory that its graphs share
 
     def answer(self, network: nn.Module, images: Tensor) -> Tensor | None:
         """What the network says of images (n, …), or None where it has to be asked in the ordinary way."""
         rows = len(images)
-        if (
-            not images.is_cuda
-            or (rows > ROWS and images.numel() > VALUES)
-            or torch.is_grad_enabled()
-            or torch.is_autocast_enabled("cuda")
-        ):
+        if not images.is_cuda or not is_small(images) or torch.is_grad_enabled() or torch.is_autocast_enabled("cuda"):
             return None
-        if network.training or torch.cuda.is_current_stream_capturing() or not self._is_deep(network):
+        if network.training or torch.cuda.is_current_stream_capturing() or not self.is_deep(network):
             return None
         whole = torch.Size((_rounded(rows), *images.shape[1:]))
         key = id(network), whole
@@ -81,16 +83,43 @@ class Graphs:
         graph = self.recorded[key]
         return None if graph is None else graph(images)[:rows]
 
-    def _is_deep(self, network: nn.Module) -> bool:
+    def is_deep(self, network: Any) -> bool:
+        """Whether a network has so many layers that to launch them takes time."""
+        if not isinstance(network, nn.Module):
+            return False
         if id(network) not in self.deep:
             self.deep[id(network)] = sum(not list(part.children()) for part in network.modules()) >= DEEP
         return self.deep[id(network)]
 
     def _record(self, network: nn.Module, images: Tensor) -> _Recorded | None:
-        self.pool = self.pool or torch.cuda.graph_pool_handle()
+        if id(network) not in self.pools:
+            self.pools[id(network)] = torch.cuda.graph_pool_handle()
         try:
-            recorded = _Recorded(network, images, self.pool)
+            recorded = _Recorded(network, images, self.pools[id(network)])
         except Exception:  # it looks at what it computes, or gives something else than a tensor
             torch.cuda.synchronize(images.device)
             return None
         return recorded if isinstance(recorded.answers, Tensor) else None
+
+
+class Beside:
+    """Several networks at once, each on a stream of its own, which begins and ends with the one that asks."""
+
+    def __init__(self) -> None:
+        self.streams: list[torch.cuda.Stream] = []
+
+    def __call__(self, asks: Sequence[Callable[[], Tensor]], images: Tensor) -> list[Tensor]:
+        """What each call gives, one after the other where that is as quick. images: what they are asked about."""
+        alone = len(asks) < 2 or not images.is_cuda or not is_small(images) or torch.is_grad_enabled()
+        if alone or torch.cuda.is_current_stream_capturing():
+            return [ask() for ask in asks]
+        here = torch.cuda.current_stream(images.device)
+        self.streams += [torch.cuda.Stream(images.device) for _ in range(len(asks) - len(self.streams))]
+        answers = []
+        for stream, ask in zip(self.streams, asks, strict=False):
+            stream.wait_stream(here)
+            with torch.cuda.stream(stream):
+                answers.append(ask())
+        for stream in self.streams[: len(asks)]:  # what is freed here is used there again only after the next wait
+            here.wait_stream(stream)
+        return answers

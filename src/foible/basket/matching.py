@@ -43,6 +43,12 @@ class Matched:
         height, width = self.data.images.shape[2:]
         return height, width
 
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """(channels, height, width) of the images on the canvas."""
+        channels = self.data.channels if isinstance(self.data, Photographs) else self.data.images.shape[1]
+        return (channels, *self.size)
+
     def told(self, problem: tuple[int, str]) -> str:
         """An image that could not be read and why, as its data names it."""
         place, why = problem

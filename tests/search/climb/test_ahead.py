@@ -39,9 +39,28 @@ def heights(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         seen.append(len(drawn))
         real(lanes, drawn, *others)
 
-    monkeypatch.setattr(climbing, "steps_ahead", lambda lanes: min(512, 400 // len(lanes)))
+    monkeypatch.setattr(climbing, "steps_ahead", lambda lanes, _: min(512, 400 // len(lanes)))
     monkeypatch.setattr(climbing, "look_ahead", watched)
     return seen
+
+
+def test_as_many_steps_as_fill_a_gpu_and_none_on_a_cpu() -> None:
+    class Some:
+        def __init__(self, lanes: int, device: str = "cuda", width: int = 40_000) -> None:
+            self.lanes, self.device, self.width = lanes, torch.device(device), width
+            self.trials = linear_trials(linear_basket(), 1)
+            self.trials = self.trials._replace(seeds=torch.zeros(1, 3, 32, 32, dtype=torch.uint8))
+
+        def __len__(self) -> int:
+            return self.lanes
+
+    def steps(*given: Any, patience: int = 250) -> int:
+        return ahead.steps_ahead(Some(*given), patience)  # type: ignore[arg-type]
+
+    assert steps(1000, "cpu") == 1
+    assert [steps(lanes) for lanes in (1, 12, 13, 1000, 1537, 4000)] == [250, 250, 236, 3, 1, 0]
+    assert steps(1, patience=20) == 20
+    assert steps(10, "cuda", 64) == 6, "no more than there may be lanes"
 
 
 @pytest.mark.parametrize("budget", [None, 40, 41])

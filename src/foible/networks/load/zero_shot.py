@@ -32,7 +32,8 @@ class ZeroShot(nn.Module):
 
     def forward(self, images: Tensor) -> Tensor:
         model: Any = self.inner
-        logits = _direction(model.get_image_features(pixel_values=images)) @ self.words.T * model.logit_scale.exp()
+        seen = _direction(model.get_image_features(pixel_values=images))
+        logits: Tensor = seen @ self.words.T * model.logit_scale.exp()
         return logits if getattr(model, "logit_bias", None) is None else logits + model.logit_bias
 
 
@@ -109,4 +110,5 @@ def _direction(features: Any) -> Tensor:
 
 
 def _unit(features: Tensor) -> Tensor:
-    return features / features.norm(dim=-1, keepdim=True)
+    length: Tensor = features.norm(dim=-1, keepdim=True)
+    return features / length

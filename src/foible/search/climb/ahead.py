@@ -1,7 +1,7 @@
-"""The last lanes look ahead: several of a lane's next candidates are judged at once.
+"""Lanes that are too few to fill a GPU look ahead: several of a lane's next candidates are judged at once.
 
-Until one is accepted, all of a lane's candidates start from the same point. So where few lanes are left and a GPU would
-be busy with launching, a batch holds the next candidates of each lane, which takes all up to its first gain. Those
+Until one is accepted, all of a lane's candidates start from the same point. So where a step would be launching and
+waiting more than judging, a batch holds the next candidates of each lane, which takes all up to its first gain. Those
 behind it are thrown away, and like the idle rows of a round they are not counted: moves, outcomes and costs are those
 of one candidate after another.
 """
@@ -20,7 +20,9 @@ from foible.search.climb.lanes import Lanes
 from foible.search.task import some_rows
 
 MOST = 512  # candidates of one lane that are judged at once, where there is room
-ROOM = 512 * 3 * 32 * 32  # values: what a deep network judges on a GPU in about the time that its launch takes
+# Values: to judge as many takes a few times as long as all that a step does besides. With fewer a GPU waits, with more
+# too much is thrown away.
+ROOM = 3072 * 3 * 32 * 32
 
 
 class Answers(NamedTuple):
@@ -52,11 +54,12 @@ def lazily(asker: Asker) -> Judge:
     return judge
 
 
-def steps_ahead(lanes: Lanes) -> int:
+def steps_ahead(lanes: Lanes, patience: int) -> int:
     """How many candidates of each lane to judge at once, for deep networks: 1 on a CPU, where each costs its time."""
     if lanes.device.type != "cuda":
         return 1
-    return min(MOST, ROOM // max(1, lanes.trials.seeds[:1].numel()) // len(lanes))
+    room = min(lanes.width, ROOM // max(1, lanes.trials.seeds[:1].numel()))
+    return min(MOST, patience, room // len(lanes))
 
 
 def look_ahead(lanes: Lanes, drawn: Tensor, judge: Judge, patience: int, budget: Budget) -> None:

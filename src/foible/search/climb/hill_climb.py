@@ -4,7 +4,7 @@ For each lane: try a small random move of the current point X; if the suspect A 
 A(X′)_C < A(X)_C, and every peer still says C, then X ← X′. Stop when A no longer says C, or after `patience`
 candidates in a row that brought nothing. The peers are asked only about candidates that lowered A(X′)_C: the paper
 asks them first, which accepts the same candidates and costs several times as much. Small networks on a GPU are all
-asked about everything, without a look in between (dense.py), and the last lanes of deep ones look ahead (ahead.py).
+asked about everything, without a look in between (dense.py); with deep ones, few lanes look ahead (ahead.py).
 """
 
 from __future__ import annotations
@@ -58,9 +58,9 @@ def hill_climb(
     if ask == "all" or asker.all or (ask == "auto" and dense.is_worth_it(asker)):
         return dense.climb(lanes, seed, patience, budget)
     while len(lanes):
-        if (ahead := steps_ahead(lanes)) > 1:
+        if (ahead := steps_ahead(lanes, patience)) > 1:
             look_ahead(lanes, lanes.draws(seed, ahead), lazily(asker), patience, budget)
-            lanes.refill()
+            lanes.refill(gaps=0.0)
             continue
         for drawn in lanes.draws(seed, ROUND):
             candidate = space.move(lanes.points, drawn)  # X′, a small random move of X

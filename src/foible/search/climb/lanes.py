@@ -117,9 +117,9 @@ class Lanes:
         if budget.forwards is not None:
             self.alive &= ~budget.spent(self.forwards, torch.zeros_like(self.forwards))
 
-    def refill(self) -> None:
+    def refill(self, gaps: float = 0.2) -> None:
         """Write the book, and put waiting trials where lanes have finished; with none waiting, close the gaps once
-        they are many."""
+        they are more than a share of the rows."""
         for name, values in self.book.items():
             values[self.trial] = getattr(self, name)
         self._tell()
@@ -131,7 +131,7 @@ class Lanes:
                     _put(self.points, slots, new)
                 else:
                     getattr(self, name)[slots] = new
-        if 5 * (len(done) - len(slots)) > len(self):
+        if len(done) - len(slots) > gaps * len(self):
             keep = self.alive.nonzero()[:, 0]
             for name in ROWS:
                 setattr(self, name, getattr(self, name)[keep])
