@@ -29,6 +29,7 @@ from foible.objectives import Confidence
 from foible.randomness import uniforms
 from foible.recipes.train.train import train
 from foible.search.elites.by_class import evolve
+from foible.search.elites.for_classes import judging
 from foible.spaces.cppn import Cppn, Genomes
 from foible.spaces.cppn.render import coordinates
 from foible.spaces.direct import Direct
@@ -43,8 +44,8 @@ def scores_of(device: str) -> Callable[[Tensor], Tensor]:
     basket = Basket(
         {"lenet": build("lenet-caffe", SHAPE, 10)}, classes=CLASSES, shape=SHAPE, preprocess="inside", device=device
     )
-    objective = Confidence()
-    return lambda images: objective.every(basket.judge(images))
+    objective, judge = Confidence(), judging(basket, basket.names, SHAPE)
+    return lambda images: objective.every(judge(images))
 
 
 def ours(encoding: Any, every: Callable[[Tensor], Tensor], lanes: int = LANES) -> float:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from foible.images import settle
     from foible.networks.preprocess import Preprocess
     from foible.objectives import Dissent, Distances
+    from foible.recipes.boundary.recipe import boundary
     from foible.recipes.compare.recipe import compare
     from foible.recipes.distort.recipe import distort
     from foible.recipes.distort.summary import robust_accuracy
@@ -60,6 +61,7 @@ _HOMES = {
     "Swaps": "foible.spaces.swaps",
     "UserError": "foible.errors",
     "View": "foible.views",
+    "boundary": "foible.recipes.boundary.recipe",
     "closest": "foible.search.nearest.closest",
     "compare": "foible.recipes.compare.recipe",
     "distort": "foible.recipes.distort.recipe",
@@ -99,6 +101,7 @@ __all__ = [
     "Swaps",
     "UserError",
     "View",
+    "boundary",
     "closest",
     "compare",
     "distort",

@@ -20,7 +20,7 @@ from foible import cli
 from foible.errors import FoibleError, Interrupted, UserError
 
 PANELS = {
-    "Find": {"hunt", "compare", "rank", "demo", "distort", "explain", "fool", "run"},
+    "Find": {"hunt", "compare", "rank", "demo", "distort", "explain", "fool", "boundary", "run"},
     "Guard": {"suite", "gate", "reject"},
     "Look": {"show", "report", "studio", "inspect", "data", "doctor"},
     "Label": {"label", "export", "import"},
@@ -72,7 +72,7 @@ def test_every_command_is_in_a_group_and_says_what_it_does() -> None:
 def test_no_help_text_is_swallowed_as_markup() -> None:
     """Help is rich markup: `[auto|cpu]` would vanish, `\\[auto|cpu]` is shown."""
     commands: dict[str, Any] = get_command(cli.app).commands  # type: ignore[attr-defined]
-    groups = (commands["data"], commands["inspect"], commands["generator"], commands["reject"])
+    groups = tuple(commands[name] for name in ("data", "inspect", "generator", "reject", "boundary"))
     for command in (*commands.values(), *(part for group in groups for part in group.commands.values())):
         texts = [command.help, *(getattr(parameter, "help", "") for parameter in command.params)]
         for text in texts:
@@ -83,7 +83,8 @@ def test_no_help_text_is_swallowed_as_markup() -> None:
 def test_every_command_has_json() -> None:
     commands: dict[str, Any] = get_command(cli.app).commands  # type: ignore[attr-defined]
     for name, command in commands.items():
-        parts = [command] if name not in ("inspect", "generator", "reject") else list(command.commands.values())
+        groups = ("inspect", "generator", "reject", "boundary")
+        parts = [command] if name not in groups else list(command.commands.values())
         for part in parts:
             assert any("--json" in parameter.opts for parameter in part.params), f"{name} {part.name}"
 

@@ -16,6 +16,7 @@ from foible.networks.fleet import Fleet, members_at_once
 from foible.networks.loop import order
 from foible.networks.losses import sparse_reconstruction
 from foible.networks.training import fresh_module
+from foible.networks.zoo.convolved import is_chain
 from foible.networks.zoo.dense import Autoencoder
 from foible.networks.zoo.grouped import suits
 from foible.networks.zoo.layers import Dropout
@@ -53,7 +54,7 @@ def force(monkeypatch: pytest.MonkeyPatch, how: str) -> None:
     monkeypatch.setattr(Fleet, "how", property(lambda _: how))
 
 
-@pytest.mark.parametrize("how", ["grouped", "mapped", "looped"])
+@pytest.mark.parametrize("how", ["grouped", "convolved", "mapped", "looped"])
 @pytest.mark.parametrize(
     "spec", ["softmax", "mlp:7-6,sigmoid", "mlp:9", "ae:6", "conv", "cnn4", "vit4:patch=6", "resnet:8,width=4"]
 )
@@ -63,6 +64,8 @@ def test_together_is_as_alone(spec: str, how: str, monkeypatch: pytest.MonkeyPat
     fleet = Fleet(modules(spec, seeds), seeds, device=CPU, rate=1e-3)
     if how == "grouped" and fleet.dense is None:
         pytest.skip("only fully connected networks are grouped")
+    if how == "convolved" and fleet.chain is None:
+        pytest.skip("only chains of convolutions are convolved")
     force(monkeypatch, how)
     losses = torch.stack(teach(fleet))
     for row, seed in enumerate(seeds):
@@ -99,6 +102,22 @@ def test_only_chains_of_linear_layers_are_grouped() -> None:
     assert not dense(nn.Flatten(), nn.Linear(4, 3), nn.ReLU())
     assert not dense(nn.Flatten(), nn.Linear(4, 3), nn.Tanh(), nn.Linear(3, 2))
     assert not suits(nn.Linear(4, 3))
+
+
+def test_only_plain_chains_of_convolutions_are_convolved() -> None:
+    assert [spec for spec in ("conv", "cnn4", "lenet", "mlp:5", "vit4:patch=6", "resnet:8", "softmax")
+            if is_chain(zoo.build(spec, SHAPE, 5))] == ["conv", "cnn4", "lenet"]  # fmt: skip
+
+    def chain(*layers: nn.Module) -> bool:
+        return is_chain(nn.Sequential(*layers))
+
+    assert chain(nn.Conv2d(1, 2, 3), nn.Flatten(), nn.Linear(2, 2))
+    assert not chain(nn.Conv2d(2, 2, 3, groups=2), nn.Flatten(), nn.Linear(2, 2))
+    assert not chain(nn.Conv2d(1, 2, 3, padding="same"), nn.Flatten(), nn.Linear(2, 2))
+    assert not chain(nn.Conv2d(1, 2, 3), nn.BatchNorm2d(2, affine=False), nn.Flatten(), nn.Linear(2, 2))
+    assert not chain(nn.Conv2d(1, 2, 3), nn.Flatten(), nn.Linear(2, 2, bias=False))
+    assert not chain(nn.Conv2d(1, 2, 3), nn.GELU(), nn.Flatten(), nn.Linear(2, 2))
+    assert not chain(nn.Conv2d(1, 2, 3), nn.Flatten(), nn.Linear(2, 2), nn.Flatten())
 
 
 def test_groups_fit_the_cache_and_the_threads() -> None:

@@ -16,11 +16,12 @@ from foible.data import Dataset
 from foible.errors import UserError
 from foible.findings import Findings
 from foible.images import decode_png
-from foible.recipes.fool.replay import draw_again, drawn, shape_of
+from foible.recipes.fool.replay import draw_again
 from foible.recipes.fool.summary import summarise
 from foible.recipes.replay import replay
 from foible.report import write_report
 from foible.runs.recipe import recipe_called
+from foible.search.elites.encodings import drawn
 from foible.spaces.cppn import Cppn
 from foible.testing import SHAPE, linear_basket
 
@@ -105,7 +106,7 @@ def test_a_run_on_disk_is_resumed_extended_replayed_and_reported(tmp_path: Path)
     assert "data:image/webp" in page
     assert "Generation by generation" in page
     assert draw_again(tmp_path / "part", part[0]["id"], 64).shape == (1, 64, 64)
-    assert torch.equal(drawn(part[0], Cppn(), shape_of(part[0])), decode_png(part[0]["image"]))
+    assert torch.equal(drawn(part[0], Cppn()), decode_png(part[0]["image"]))
 
 
 class Broken(nn.Module):
@@ -143,7 +144,7 @@ def test_wrong_input_is_named() -> None:
         fooled(of="me")
     findings = fooled(encoding="direct")
     with pytest.raises(UserError, match="made of pixels"):
-        drawn(findings[0], Cppn(), shape_of(findings[0]), (64, 64))
+        drawn(findings[0], Cppn(), (64, 64))
     assert recipe_called("fool").name == "fool"
 
 
@@ -168,4 +169,4 @@ def test_rows_of_anybody_break_no_page(damage: dict[str, Any], tmp_path: Path) -
     assert page.count("</script>") == page.count("<script")
     assert summarise(Findings(table))["suspects"][0]["images"] >= len(rows) - 1
     with pytest.raises(UserError, match=r"made of pixels|is no genome|cannot be read|no PNG|not a PNG|is damaged"):
-        drawn(rows[0] | {"point": [], "image": b"cut"}, Cppn(), SHAPE)
+        drawn(rows[0] | {"point": [], "image": b"cut"}, Cppn())

@@ -23,6 +23,7 @@ from typer.core import TyperGroup
 from typer.main import get_command
 
 from foible.cli import (
+    boundary,
     compare,
     data,
     distort,
@@ -58,6 +59,7 @@ Our words, and the field's:
 [bold]rank[/bold]       unlabelled images, the clearest dissent first (query by committee)
 [bold]explain[/bold]    what would have mended a mistake (counterfactual explanation)
 [bold]fool[/bold]       images from nothing that a network is sure of (fooling images)
+[bold]boundary[/bold]   images between two classes, for networks and people (latent interpolation)
 [bold]suite[/bold]      findings and flips frozen to test versions to come (regression tests)
 [bold]gate[/bold]       pass, fail or inconclusive, for CI
 [bold]reject[/bold]     a rule that refuses strange images (out-of-distribution detection)
@@ -122,6 +124,7 @@ app.command(rich_help_panel="Find")(distort.distort)
 app.command(rich_help_panel="Find")(rank.rank)
 app.command(rich_help_panel="Find")(explain.explain)
 app.command(rich_help_panel="Find")(fool.fool)
+app.add_typer(boundary.app, name="boundary", rich_help_panel="Find")
 app.command(rich_help_panel="Find")(hunt.demo)
 app.command(rich_help_panel="Find")(own.run)
 app.command(rich_help_panel="Guard")(gate.suite)
@@ -138,7 +141,7 @@ app.command(rich_help_panel="Label")(runs.export)
 app.command("import", rich_help_panel="Label")(labels.import_)
 app.command(rich_help_panel="Mend")(train.train)
 app.add_typer(generator.app, name="generator", rich_help_panel="Mend")
-app.command(rich_help_panel="Reproduce")(study.study)
+app.command(rich_help_panel="Reproduce", context_settings=study.OWN_FLAGS)(study.study)
 app.command(rich_help_panel="Reproduce")(runs.replay)
 app.command(rich_help_panel="Reproduce")(runs.cite)
 

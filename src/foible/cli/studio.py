@@ -52,8 +52,16 @@ def label(
         str, typer.Argument(help="What to label: a run, or any data spec such as folder:photos.", show_default=False)
     ],
     annotators: Annotated[int, typer.Option(min=1, max=500, help="How many people; each gets a link.")] = 1,
-    votes: Annotated[int, typer.Option(min=1, max=500, help="Answers to each image, by different people.")] = 1,
-    extra: Annotated[int, typer.Option(min=0, max=50, help="Further answers, at most, where people disagree.")] = 2,
+    votes: Annotated[
+        int | None,
+        typer.Option(min=1, max=500, show_default=False,
+                     help="Answers to each image, by different people (default: 1; of `foible boundary`, of all)."),
+    ] = None,
+    extra: Annotated[
+        int | None,
+        typer.Option(min=0, max=50, show_default=False,
+                     help="Further answers, at most, where people disagree (default: 2; where everybody answers, 0)."),
+    ] = None,
     name: Annotated[
         list[str] | None, typer.Option("--name", help="A person's name, instead of a code; repeat.", show_default=False)
     ] = None,
@@ -106,13 +114,14 @@ def label(
 ) -> None:  # fmt: skip
     """Let people label what a run found, or any images, blind; the same command goes on with a task.
 
-    Everybody gets a link and an order of their own, and sees images and choices, nothing else.
+    Everybody gets a link and an order of their own, and sees images and choices, nothing else. Of a run of
+    `foible boundary` everybody sees every image.
 
     Example: foible label runs/mnist --annotators 12 --votes 3
     """
     from foible.errors import UserError
     from foible.studio import tables
-    from foible.studio.make import called, is_of, is_run
+    from foible.studio.make import by_everybody, called, is_of, is_run
     from foible.studio.store import Store
 
     opened = Store(store)
@@ -124,9 +133,12 @@ def label(
                 "with --task"
             )
         if made is None:
+            many = max(annotators, len(name or []))
+            votes = (many if by_everybody(source) else 1) if votes is None else votes
+            extra = (0 if by_everybody(source) else 2) if extra is None else extra
             made = _made(
                 opened, source, classes, guideline, key or [], name=task, split=split, limit=limit, checks=checks,
-                examples=examples, annotators=max(annotators, len(name or [])), names=name or [], seed=seed,
+                examples=examples, annotators=many, names=name or [], seed=seed,
                 votes=votes, extra=extra, repeats=repeats, question=question,
                 other=[*([-1] if cannot_tell else []), *([-2] if none_of_these else [])],
             )  # fmt: skip

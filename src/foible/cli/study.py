@@ -16,7 +16,12 @@ if TYPE_CHECKING:
     from foible.studies.common import Result, Row
 
 
+# What a study takes of its own may stand as a flag of that name: what is unknown here is asked of the study.
+OWN_FLAGS = {"allow_extra_args": True, "ignore_unknown_options": True}
+
+
 def study(
+    context: typer.Context,
     name: Annotated[
         str | None, typer.Argument(metavar="NAME", help="Which study; none lists them.", show_default=False)
     ] = None,
@@ -37,7 +42,10 @@ def study(
     seed: Annotated[int, typer.Option(help="Seed of training and of every random draw.")] = 0,
     device: Device = "auto",
     option: Annotated[
-        list[str], typer.Option("--set", metavar="KEY=VALUE", help="An option of the study's own; repeat for several.")
+        list[str],
+        typer.Option(
+            "--set", metavar="KEY=VALUE", help="An option of the study's own; repeat for several. Also: --KEY VALUE."
+        ),
     ] = [],  # noqa: B006 (typer reads it, nobody changes it)
     json: Annotated[bool, typer.Option("--json", help="Print the results as JSON.")] = False,
 ) -> None:
@@ -59,11 +67,13 @@ def study(
       foible study checkerboard
 
       foible study table1 --scale paper --data mnist --out runs/table1
+
+      foible study boundary --data cifar10 --humans cifar10h
     """
     if name is None:
         _list(json)
         return
-    options = dict(_pair(one) for one in option)
+    options = dict(_pair(one) for one in [*option, *_flags(context.args)])
     folder = default_folder(name, scale) if out is None else out
     result = run_study(
         name, scale=scale, data=data, out=folder, seed=seed, device=device, basket=basket, quiet=json, options=options
@@ -74,6 +84,20 @@ def study(
         print(codec.dumps(as_json(result) | {"out": str(folder)}, ensure_ascii=False, allow_nan=False))
         return
     _print(result, folder)
+
+
+def _flags(words: list[str]) -> list[str]:
+    """`--humans cifar10h` and `--humans=cifar10h` as `humans=cifar10h`."""
+    found, waiting = [], list(words)
+    while waiting:
+        word = waiting.pop(0)
+        if not word.startswith("--") or not word.strip("-"):
+            raise UserError(f"{word!r} is no option of `foible study`: expected --KEY VALUE; one study at a time")
+        key, equals, value = word[2:].partition("=")
+        if not equals and not waiting:
+            raise UserError(f"{word} is given no value: expected {word} VALUE")
+        found.append(f"{key.replace('-', '_')}={value if equals else waiting.pop(0)}")
+    return found
 
 
 def _pair(text: str) -> tuple[str, str]:

@@ -11,18 +11,24 @@ from foible.findings.table import Findings
 from foible.records import TEXT, check, read_json
 
 LABELS = "labels.json"
-_FORM = {"labels": {str: TEXT}, "holds": [TEXT], "fails": [TEXT], "dropped": [TEXT]}
+_FORM = {
+    "labels": {str: TEXT}, "holds": [TEXT], "fails": [TEXT], "dropped": [TEXT], "people?": {str: {str: TEXT}},
+    "images?": {str: TEXT},
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Labels:
     """labels: finding to class name, by people. holds, fails: which of them are findings that people agree with, and
-    which are not. dropped: those that are passed over."""
+    which are not. dropped: those that are passed over. people: what each of them said, by a number that is theirs in
+    this run, where Studio knows it. images: the SHA-256 of each image that they were shown, as the run keeps it."""
 
     labels: dict[str, str] = field(default_factory=dict)
     holds: frozenset[str] = frozenset()
     fails: frozenset[str] = frozenset()
     dropped: frozenset[str] = frozenset()
+    people: dict[str, dict[str, str]] = field(default_factory=dict)
+    images: dict[str, str] = field(default_factory=dict)
 
     @property
     def told(self) -> dict[str, int]:
@@ -36,8 +42,13 @@ class Labels:
         if not self.labels:
             return ""
         gone = f"; {len(self.dropped):,} dropped" if self.dropped else ""
-        judged = f"{len(self.holds):,} findings hold, {len(self.fails):,} do not{gone}"
-        return f"{len(self.labels):,} images of this run were labelled by people: {judged}."
+        judged = f": {len(self.holds):,} findings hold, {len(self.fails):,} do not{gone}"
+        return f"{len(self.labels):,} images of this run were labelled by people{judged if self.judged else ''}."
+
+    @property
+    def judged(self) -> bool:
+        """Whether any of them is of a mistake, which can hold or not."""
+        return bool(self.holds or self.fails)
 
 
 def labels_of(run: str | PathLike[str] | Findings) -> Labels:
@@ -46,4 +57,5 @@ def labels_of(run: str | PathLike[str] | Findings) -> Labels:
         kept = check(read_json(Path(run) / LABELS, ""), _FORM, LABELS)  # type: ignore[arg-type]
     except (OSError, TypeError, UserError):  # findings in memory, a Parquet file, a run without labels
         return Labels()
-    return Labels(dict(kept["labels"]), *(frozenset(kept[name]) for name in ("holds", "fails", "dropped")))
+    holds, fails, dropped = (frozenset(kept[name]) for name in ("holds", "fails", "dropped"))
+    return Labels(dict(kept["labels"]), holds, fails, dropped, kept.get("people", {}), kept.get("images", {}))

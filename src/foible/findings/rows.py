@@ -12,23 +12,27 @@ from __future__ import annotations
 
 import json
 import platform
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import torch
 from torch import Tensor
+from torch.nn.functional import interpolate
 
 import foible
 from foible.data import Dataset, Photographs
 from foible.findings import SCHEMA
+from foible.images import encode_png, to_bytes
+from foible.objectives import Objective
 from foible.png import packed
 from foible.search.shrink import kinds_of
-from foible.search.task import Accepted
+from foible.search.task import EXHAUSTED, FOUND, INVALID, Accepted
 from foible.spaces import is_box
 
 Columns = dict[str, Any]
+FILM_HEIGHT = 64  # frames of a film are shrunk to at most this
 
 
 def as_table(*sections: Columns, count: int) -> pa.Table:
@@ -187,6 +191,18 @@ def ended(
     }
 
 
+def judged_again(
+    objective: Objective, claimed: Tensor, after: Tensor, aims: Tensor, firmly: Tensor | None = None
+) -> Tensor:
+    """(n,) outcomes, on the CPU. The final pixels decide, by what all networks say of them, `after` (networks, n,
+    classes): a claim that they do not bear out is no finding, and one that only rounding to 8 bits made is one; where
+    it is known, by more than the device's own noise. An answer that is not a number is `invalid`."""
+    holds = objective.found(after, aims.to(after.device))
+    holds = (holds if firmly is None else holds & firmly).cpu()
+    outcome = torch.where(claimed == INVALID, INVALID, torch.where(holds, FOUND, EXHAUSTED))
+    return torch.where(after.isfinite().all(2).all(0).cpu(), outcome, INVALID)
+
+
 def known(values: Tensor) -> pa.Array:
     """Class numbers, null for -1."""
     values = values.cpu()
@@ -205,6 +221,30 @@ def as_pngs(pixels: Tensor) -> pa.Array:
     lengths, data = packed(pixels.cpu().numpy())
     offsets = np.concatenate([np.zeros(1, np.int32), np.cumsum(lengths, dtype=np.int32)])
     return pa.Array.from_buffers(pa.binary(), len(lengths), [None, pa.py_buffer(offsets), pa.py_buffer(data)])
+
+
+def thumbnails(images: Tensor) -> np.ndarray:
+    """(n, channels, height, width) in [0, 1] as frames of a film: uint8, and not high."""
+    height, width = images.shape[2:]
+    if height > FILM_HEIGHT:
+        images = interpolate(images, (FILM_HEIGHT, max(1, round(width * FILM_HEIGHT / height))), mode="area")
+    pixels: np.ndarray = to_bytes(images).cpu().numpy()
+    return pixels
+
+
+def as_film(frames: Iterable[np.ndarray]) -> bytes:
+    """A PNG: frames (channels, height, width) side by side."""
+    return encode_png(np.concatenate(list(frames), 2))
+
+
+def as_films(frames: Sequence[Tensor], rows: Sequence[int], count: int) -> pa.Array | None:
+    """The films of these of `count` rows, null in the others; None where there are none. frames: one after another,
+    (rows, channels, height, width) in [0, 1]."""
+    if not rows:
+        return None
+    small = [thumbnails(frame) for frame in frames]
+    films = [as_film(frame[place] for frame in small) for place in range(len(rows))]
+    return spread(pa.array(films, pa.binary()), torch.tensor(rows), count)
 
 
 def spread(values: pa.Array, rows: Tensor, count: int) -> pa.Array:

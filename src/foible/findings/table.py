@@ -38,6 +38,7 @@ OUTCOMES = (
     "held",  # an image that was right, kept to see whether it stays so
     "unsettled",  # a mistake on the original file, or in floats, that the pixels of `image` do not show
     "doubtful",  # every network agrees against the label
+    "between",  # an image between two classes, of which nobody but people can say what is right
 )
 ADDED = {  # columns by the schema version that brought them; null in older files
     **dict.fromkeys(("tags", "origin_file"), 2),
@@ -85,7 +86,8 @@ SCHEMA = pa.schema(  # where a column means something else in another recipe, a 
         # trace: distort: (2, networks), before and after; compare, rank: (1, networks), before; empty without a class
         pa.field("trace", _probabilities),  # (1 + moves, networks): probability of the aimed-at class on the way
         # path, trace: fool: generations after which the suspect's confidence was noted, and (1 + moves, 1) it
-        # point: fool: the genome (`spaces/cppn/files.py`)
+        # point: fool: the genome (`spaces/cppn/files.py`); boundary: the code
+        # lane, change, target: boundary: the line, {"α": 0.3}, and the class that the line leads to
         # point: distort: the image, or a layer's output, before rounding to 8 bits, null where it is large; else empty
         pa.field("point", pa.list_(pa.float32())),  # where the trial ended in its space, apart from the image
         pa.field("change", pa.map_(pa.string(), pa.float32())),  # the whole way in human units: {"rotation °": 7.1}

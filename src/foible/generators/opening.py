@@ -10,6 +10,7 @@ from foible.errors import UserError
 from foible.generators import files
 from foible.generators.base import Draws, Generator, Shape
 from foible.generators.build import FAMILIES
+from foible.generators.pixels import PIXELS, open_pixels
 from foible.permission import NOTHING, Permission
 from foible.spec_files import absolute
 
@@ -39,6 +40,8 @@ def open_drawing(spec: str, *, may: Permission | None = None, shape: Shape | Non
         from foible.generators.own import open_own
 
         return open_own(parsed, absolute(spec), NOTHING if may is None else may, shape)
+    if spec == PIXELS:
+        return open_pixels(shape)
     if parsed.name == "hf":
         from foible.generators.huggingface import open_hf
 

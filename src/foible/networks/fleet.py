@@ -3,18 +3,21 @@
 Every weight is stacked over the K members, so that one operation serves all of them. How a step runs:
 
 - grouped: fully connected networks, as batched matmuls over the stacked weights (`grouped.py`);
+- convolved: chains of convolutions on a GPU, as grouped convolutions in bfloat16 (`convolved.py`);
 - mapped: any other network on a GPU, with `torch.func.functional_call` under `vmap`;
 - looped: any other network on a CPU, one member after another within each step. There a single convolution
   already fills the cores, and fleets do not pay: `members_at_once` says 1, and `foible train` takes each in turn.
 
 Members never touch: a member's weights depend on its own seed, batches and masks alone, so that they agree to
-float tolerance whether it trains alone or in any company.
+float tolerance whether it trains alone or in any company. (On a GPU to the tolerance of rounded products: a step may
+use TF32, and chains of convolutions bfloat16. What networks say is float32 again.)
 """
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, Literal
 
 import torch
@@ -22,11 +25,13 @@ from torch import Tensor, nn
 from torch.func import functional_call, stack_module_state, vmap
 
 from foible.networks.losses import Loss, cross_entropy
+from foible.networks.zoo.convolved import Convolved, is_chain
 from foible.networks.zoo.grouped import Grouped, suits
 from foible.networks.zoo.layers import Dropout
 from foible.randomness import uniforms
 
 CACHE = 8 * 2**20  # bytes
+COARSE = torch.bfloat16  # of convolutions on a GPU, while training and in looks that leave a network open
 
 
 def members_at_once(module: nn.Module, device: torch.device) -> int | None:
@@ -42,6 +47,19 @@ def members_at_once(module: nn.Module, device: torch.device) -> int | None:
     threads = torch.get_num_threads()
     size = 4 * sum(weight.numel() * weight.element_size() for weight in module.parameters())
     return max(1, CACHE // (size * threads)) * threads
+
+
+@contextmanager
+def rounded_products(yes: bool) -> Iterator[None]:
+    """Whether a GPU may round the factors of its products to 10 bits (TF32), which is several times as quick: it may in
+    training, and what a network says is computed in float32."""
+    products, convolutions = torch.backends.cuda.matmul, torch.backends.cudnn
+    before = products.allow_tf32, convolutions.allow_tf32
+    products.allow_tf32 = convolutions.allow_tf32 = yes
+    try:
+        yield
+    finally:
+        products.allow_tf32, convolutions.allow_tf32 = before
 
 
 class Fleet:
@@ -67,6 +85,7 @@ class Fleet:
         self.stream = stream
         self.template = copy.deepcopy(modules[0]).to("meta")  # its code without its weights
         self.dense = Grouped(self.template) if loss is cross_entropy and suits(modules[0]) else None
+        self.chain = Convolved(self.template) if is_chain(modules[0]) else None
         weights, buffers = stack_module_state([copy.deepcopy(module).to(device) for module in modules])
         self.weights: dict[str, Tensor] = weights
         self.buffers: dict[str, Tensor] = buffers
@@ -83,10 +102,20 @@ class Fleet:
             }
 
     @property
-    def how(self) -> Literal["grouped", "mapped", "looped"]:
+    def how(self) -> Literal["grouped", "convolved", "mapped", "looped"]:
         if self.dense is not None:
             return "grouped"
-        return "looped" if self.device.type == "cpu" or len(self.seeds) == 1 else "mapped"
+        if self.device.type == "cpu":
+            return "looped"
+        return "convolved" if self.chain is not None else "mapped" if len(self.seeds) > 1 else "looped"
+
+    @property
+    def rows_at_once(self) -> int:
+        """How many images to ask all members about at a time."""
+        if self.how == "convolved":  # one member after another
+            return 4096
+        few = min(max(8192 // len(self.seeds), 64), 1024)
+        return 1024 if self.how == "grouped" and self.device.type == "cuda" else few
 
     def set_rate(self, rate: float) -> None:
         """The rate of the steps to come."""
@@ -98,31 +127,50 @@ class Fleet:
         labels (K, n). `number` counts the steps. Gives the losses (K,) before the step."""
         self.template.train()
         noise = self._noise(number, images.shape[1])
-        if self.how == "looped":
-            losses = self._backward_each(images, labels, noise)
-        elif self.how == "grouped":
-            assert self.dense is not None
-            losses = self.dense.gradients(self.weights, images, labels)
-        else:
-            self.optimiser.zero_grad()
-            losses = self.loss(self._forward(images, noise), images, labels)
-            losses.sum().backward()
+        with rounded_products(True):
+            if self.how == "looped":
+                losses = self._backward_each(images, labels, noise)
+            elif self.how == "grouped":
+                assert self.dense is not None
+                losses = self.dense.gradients(self.weights, images, labels)
+            else:
+                self.optimiser.zero_grad()
+                losses = self.loss(self._forward(images, noise), images, labels)
+                losses.sum().backward()
         self.optimiser.step()
         return losses.detach()
 
     @torch.no_grad()
-    def predict(self, images: Tensor) -> Tensor:
-        """Logits (K, n, classes) of all members, in eval mode, for the same images (n, channels, height, width)."""
+    def predict(self, images: Tensor, *, rough: bool = False) -> Tensor:
+        """Logits (K, n, classes) of all members, in eval mode, for the same images (n, channels, height, width).
+
+        rough: a GPU may round, as in training.
+        """
         self.template.eval()
-        if self.how == "looped":
-            return torch.stack([functional_call(self.template, self._member(k), (images,)) for k in self._rows()])
-        shared = images.unsqueeze(0).expand(len(self.seeds), *images.shape)
-        logits: Tensor = self._forward(shared, {})
-        return logits
+        with rounded_products(rough):
+            if self.how == "looped":
+                return torch.stack([functional_call(self.template, self._member(k), (images,)) for k in self._rows()])
+            if self.how == "convolved":  # single networks judge large batches quicker than grouped convolutions do
+                with torch.autocast(self.device.type, COARSE, enabled=rough):
+                    return torch.stack([self._one_by_one(k, images) for k in self._rows()])
+            shared = images.unsqueeze(0).expand(len(self.seeds), *images.shape)
+            logits: Tensor = self._forward(shared, {})
+            return logits
 
     def state_dict(self, row: int) -> dict[str, Tensor]:
         """The weights and buffers of one member, copied to the CPU under the module's own names."""
         return {key: value.detach().to("cpu", copy=True) for key, value in self._member(row).items()}
+
+    def only(self, rows: Sequence[int]) -> Fleet:
+        """These members alone, to be asked and not to be taught; of all of them, the fleet itself."""
+        if list(rows) == list(self._rows()):
+            return self
+        part = copy.copy(self)
+        index = torch.tensor(rows, dtype=torch.long, device=self.device)
+        part.seeds, part.lanes = [self.seeds[row] for row in rows], self.lanes.index_select(0, index)
+        part.weights = {name: weight.detach().index_select(0, index) for name, weight in self.weights.items()}
+        part.buffers = {name: buffer.index_select(0, index) for name, buffer in self.buffers.items()}
+        return part
 
     def keep(self, rows: Sequence[int]) -> None:
         """Go on with these members only."""
@@ -174,11 +222,25 @@ class Fleet:
         if self.how == "grouped":
             assert self.dense is not None
             return self.dense.forward(self.weights, images)
+        if self.how == "convolved":
+            assert self.chain is not None
+            return self.chain.forward(
+                self.weights, self.buffers, images, noise, COARSE if self.device.type == "cuda" else None
+            )
 
         def one(weights: dict[str, Tensor], buffers: dict[str, Tensor], batch: Tensor) -> Any:
             return functional_call(self.template, {**weights, **buffers}, (batch,))
 
         return vmap(one)(self.weights, self.buffers | noise, images)
+
+    def _one_by_one(self, row: int, images: Tensor) -> Tensor:
+        """What one member says, its kernels laid out as a GPU's convolutions like them."""
+        member = {
+            name: one.contiguous(memory_format=torch.channels_last) if one.dim() == 4 else one
+            for name, one in self._member(row).items()
+        }
+        logits: Tensor = functional_call(self.template, member, (images,))
+        return logits.to(images.dtype)
 
     def _backward_each(self, images: Tensor, labels: Tensor, noise: dict[str, Tensor]) -> Tensor:
         losses = []

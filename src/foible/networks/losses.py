@@ -15,14 +15,15 @@ Loss = Callable[[Any, Tensor, Tensor], Tensor]  # (outputs, images, labels), eac
 
 
 def cross_entropy(logits: Tensor | tuple[Tensor, ...], images: Tensor, labels: Tensor) -> Tensor:
-    """Mean over each member's batch: (K, n, classes) and (K, n) to (K,).
+    """Mean over each member's batch: (K, n, classes) and (K, n) to (K,); labels (K, n, classes) are distributions.
 
     A network with auxiliary classifiers gives a tuple when it is trained, its own logits first.
     """
     if isinstance(logits, tuple):
         main, *others = (cross_entropy(one, images, labels) for one in logits)
         return main + AUXILIARY_WEIGHT * sum(others)
-    return F.cross_entropy(logits.flatten(0, -2), labels.flatten(), reduction="none").view(labels.shape).mean(-1)
+    labels = labels.flatten(0, -2) if labels.is_floating_point() else labels.flatten()
+    return F.cross_entropy(logits.flatten(0, -2), labels, reduction="none").view(logits.shape[:-1]).mean(-1)
 
 
 def sparse_reconstruction(outputs: tuple[Tensor, Tensor], images: Tensor, labels: Tensor) -> Tensor:

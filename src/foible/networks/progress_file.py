@@ -20,12 +20,17 @@ from foible.records import COUNT, NUMBER, One, check, parse_json, word
 
 def _by_seed(value: Any) -> bool:
     pairs = value.items() if isinstance(value, dict) else [("", None)]
-    return all(re.fullmatch(r"-?[0-9]{1,20}", seed) and isinstance(record, dict) for seed, record in pairs)
+    return all(
+        re.fullmatch(r"-?[0-9]{1,20}(@[0-9.e-]{1,30})?", seed) and isinstance(record, dict) for seed, record in pairs
+    )
 
 
+CLIMB = {"wanted": [NUMBER], "last": NUMBER, "jump": NUMBER, "best": NUMBER, "above": {str: COUNT},
+         "overshot": [NUMBER]}  # `foible.networks.bands.Climb`  # fmt: skip
 STANDING = {
     "waiting": [int], "seeds": [int], "phase": word("classify", "autoencode"), "step": COUNT,
     "losses": {str: [float]}, "last_test": {str: NUMBER}, "finished": One(_by_seed, "records by seed"),
+    "climbs?": {str: CLIMB},
 }  # `foible.networks.training.Standing`  # fmt: skip
 
 
@@ -75,4 +80,5 @@ class Checkpoint:
         header = parse_json(data[8 : 8 + int.from_bytes(data[:8], "little")], where)
         held = check(header, {"__metadata__": {"record": str}}, where, advice)["__metadata__"]["record"]
         record = check(parse_json(held, where), self.form, where, advice)
-        return tensors, {name: record[name] for name in self.form}
+        names = (name.removesuffix("?") for name in self.form)
+        return tensors, {name: record[name] for name in names if name in record}

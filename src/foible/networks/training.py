@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -19,12 +19,13 @@ from torch import Tensor, nn
 from foible.errors import UserError
 from foible.networks import zoo
 from foible.networks.augment import Crops, draws_for
+from foible.networks.bands import APART, Climb, Looks, retry, tries
 from foible.networks.fleet import Fleet, members_at_once
 from foible.networks.loop import Place, Schedule, Turn, loop
 from foible.networks.losses import Loss, cross_entropy, sparse_reconstruction
 from foible.networks.material import Material, accuracies, batches
 from foible.networks.preprocess import Preprocess
-from foible.networks.progress_file import Checkpoint
+from foible.networks.progress_file import CLIMB, Checkpoint
 
 LOSSES: dict[str, Loss] = {"autoencode": sparse_reconstruction, "classify": cross_entropy}  # of the phases
 
@@ -43,6 +44,8 @@ class Lesson:
     decay: bool  # does the rate fall to nothing by the end?
     weight_decay: float = 0.0
     target: float | None = None
+    bands: tuple[float, ...] = ()  # with `within`: the targets around which networks are kept, lowest first
+    within: float = 0.0
     pretraining_epochs: int = 0  # of the autoencoder
     augment: Crops | None = None  # never while an autoencoder is pretrained
 
@@ -61,15 +64,44 @@ class Standing:
     step: int = 0
     losses: dict[str, list[float]] = field(default_factory=dict)  # by seed, one an epoch
     last_test: dict[str, float] = field(default_factory=dict)  # by seed, the last look at the test split
-    finished: dict[str, dict[str, Any]] = field(default_factory=dict)  # by seed
+    finished: dict[str, dict[str, Any]] = field(default_factory=dict)  # by `key`
+    climbs: dict[str, dict[str, Any]] = field(default_factory=dict)  # by seed, `Climb`s; only where there are bands
 
 
 @dataclass(frozen=True)
 class Trained:
-    """One member at the end: its weights on the CPU and the record of its training."""
+    """One member at the end, or at a target: its weights on the CPU and the record of its training."""
 
     weights: dict[str, Tensor]
     record: dict[str, Any]
+
+
+class Missed(NamedTuple):
+    """A target that a network was not kept at, whichever seed it was tried from."""
+
+    seed: int  # as it was asked for
+    target: float
+    overshot: int  # how many of the tries went past it; the others had not arrived when their epochs were over
+    tries: int
+    best: float  # the highest test accuracy of all tries
+
+    def said(self) -> str:
+        late = self.tries - self.overshot
+        ways = [f"{self.overshot} overshot"] if self.overshot else []
+        ways += [f"{late} did not arrive"] if late else []
+        return f"{' and '.join(ways)} of {self.tries} tries; best {self.best:.4f}"
+
+
+class Outcome(NamedTuple):
+    """What a fleet came to. trained: by `key`."""
+
+    trained: dict[str, Trained]
+    missed: list[Missed]
+
+
+def key(seed: int, target: float | None = None) -> str:
+    """What a trained network is filed under: `7`, or `7@0.98` where it is of the band around a target."""
+    return str(seed) if target is None else f"{seed}@{target}"
 
 
 def fresh_module(
@@ -86,9 +118,7 @@ def fresh_module(
         return zoo.build(spec, shape, classes)
 
 
-def train_fleet(
-    lesson: Lesson, material: Material, checkpoint: Checkpoint, advance: Callable[[str], None]
-) -> dict[int, Trained]:
+def train_fleet(lesson: Lesson, material: Material, checkpoint: Checkpoint, advance: Callable[[str], None]) -> Outcome:
     """Train every member to its end, `group_size` of them at a time. `advance(note)` is called after each step."""
     size = group_size(lesson, material)
     first_phase = "autoencode" if lesson.pretraining_epochs else "classify"
@@ -96,7 +126,7 @@ def train_fleet(
     tensors, standing = (kept[0], Standing(**kept[1])) if kept else ({}, Standing(waiting=list(lesson.seeds)))
     _check_standing(standing, lesson, len(material.images), checkpoint)
     trained = {
-        int(seed): Trained(_under(f"finished.{seed}.", tensors), record) for seed, record in standing.finished.items()
+        name: Trained(_under(f"finished.{name}.", tensors), record) for name, record in standing.finished.items()
     }
     handed: dict[str, Tensor] = {}
     while standing.seeds or standing.waiting:
@@ -116,12 +146,30 @@ def train_fleet(
         if standing.phase == "autoencode":
             handed = {name: course.fleet.weights[name].detach() for name in ("encoder.weight", "encoder.bias")}
             standing.phase, standing.step, standing.losses = "classify", 0, {}
-    return trained
+    return Outcome(trained, _missed(lesson, standing))
+
+
+def _missed(lesson: Lesson, standing: Standing) -> list[Missed]:
+    """The targets that a seed and all its retries have not stood at."""
+    missed = []
+    for seed in lesson.seeds if lesson.bands else ():
+        climbs = {tried: standing.climbs[str(tried)] for tried in tries(seed) if str(tried) in standing.climbs}
+        for target in lesson.bands:
+            if not any(key(tried, target) in standing.finished for tried in climbs):
+                over = sum(target in climb["overshot"] for climb in climbs.values())
+                best = max(climb["best"] for climb in climbs.values())
+                missed.append(Missed(seed, target, over, len(climbs), best))
+    return missed
 
 
 def _check_standing(standing: Standing, lesson: Lesson, images: int, checkpoint: Checkpoint) -> None:
     """Refuse a place in the training that these settings do not lead to."""
-    seeds = [*standing.waiting, *standing.seeds, *map(int, standing.finished)]
+    finished = [int(name.partition("@")[0]) for name in standing.finished]
+    seeds = [*standing.waiting, *standing.seeds, *finished]
+    if not all(seed.isdecimal() for seed in standing.climbs):
+        raise checkpoint.damaged("it has climbs of something that is no seed")
+    if lesson.bands:  # a network may be kept at several targets and tried again, or be gone without any
+        seeds = list({seed % APART for seed in (*seeds, *map(int, standing.climbs))})
     if sorted(seeds) != sorted(lesson.seeds):
         raise checkpoint.damaged(f"it is of the seeds {sorted(seeds)}, asked for are {sorted(lesson.seeds)}")
     autoencoding = standing.phase == "autoencode"
@@ -143,7 +191,7 @@ class _Course:
 
     def __init__(
         self, lesson: Lesson, material: Material, standing: Standing, checkpoint: Checkpoint,
-        advance: Callable[[str], None], trained: dict[int, Trained],
+        advance: Callable[[str], None], trained: dict[str, Trained],
     ) -> None:  # fmt: skip
         self.lesson, self.material, self.standing = lesson, material, standing
         self.checkpoint, self.advance, self.trained = checkpoint, advance, trained
@@ -158,6 +206,17 @@ class _Course:
             weight_decay=lesson.weight_decay, loss=LOSSES[standing.phase], stream=f"fleet.dropout {lesson.spec}",
         )  # fmt: skip
         self.place = Place.start(standing.seeds, self.fleet.device, standing.step)
+        self.climbs: dict[int, Climb] = {}
+        if self.classifying and lesson.bands:
+            assert material.test is not None
+            self.looks = Looks(*material.test, lesson.preprocess)
+            for seed in standing.seeds:
+                had = standing.climbs.get(str(seed), {"wanted": list(lesson.bands)})
+                self._climb(seed, Climb(**{name: had[name] for name in had if name in CLIMB}))
+
+    def _climb(self, seed: int, climb: Climb) -> None:
+        """Follow the climb of `seed`; what the checkpoint holds is its own dictionary, always as it stands."""
+        self.climbs[seed], self.standing.climbs[str(seed)] = climb, vars(climb)
 
     def restore(self, tensors: dict[str, Tensor]) -> None:
         self.fleet.restore(tensors)
@@ -183,8 +242,10 @@ class _Course:
         note = "" if sums is None else self._end_of_epoch(sums)
         if self.classifying and self.lesson.target is not None:
             self._look_for_target(self.lesson.target)
+        if self.climbs:
+            self._look_at_bands()
         if self.classifying and standing.step == self.schedule.steps:
-            self._finish(list(range(len(standing.seeds))), "epochs")
+            self._finish(range(len(standing.seeds)), "epochs")
         if self.checkpoint.due or (self.classifying and not standing.seeds):
             self._check_finite(self.place.losses)
             self.checkpoint.write(self._tensors, vars(standing))
@@ -220,25 +281,54 @@ class _Course:
             standing.last_test[str(standing.seeds[row])] = tested[row]
         self._finish([row for row in rows if tested[row] >= target], "target")
 
-    def _finish(self, rows: Sequence[int], why: str) -> None:
-        """These members are done: take their weights out of the fleet."""
+    def _look_at_bands(self) -> None:
+        """Keep whoever stands at one of its targets; whoever has no target left leaves the fleet."""
+        standing, per_epoch, within = self.standing, self.schedule.per_epoch, self.lesson.within
+        climbs = [self.climbs[seed] for seed in standing.seeds]
+        rows = [row for row, climb in enumerate(climbs) if climb.due(standing.step, per_epoch, within)]
         if not rows:
             return
+        end = standing.step % per_epoch == 0
+        seen = self.looks(self.fleet, [climbs[row] for row in rows], rows, within, whole=end)
+        for row, (accuracy, whole) in seen.items():
+            for target in climbs[row].saw(accuracy, standing.step, per_epoch, within, whole=whole):
+                self._file(row, "target", target)
+        self._leave([row for row, climb in enumerate(climbs) if not climb.wanted])
+
+    def _finish(self, rows: Sequence[int], why: str) -> None:
+        """These members are done: take their weights out of the fleet, unless they were to be kept in a band."""
+        for row in rows if not self.climbs else ():
+            self._file(row, why)
+        self._leave(rows)
+
+    def _file(self, row: int, why: str, target: float | None = None) -> None:
+        """Keep the weights of a member as they are now."""
         self._check_finite(self.place.losses)
         standing = self.standing
-        for row in rows:
-            seed = standing.seeds[row]
-            weights = self.fleet.state_dict(row)
-            if not all(value.isfinite().all() for value in weights.values()):
-                raise self._diverged(seed)
-            record = {
-                "epochs": round(standing.step / self.schedule.per_epoch, 4),
-                "steps": standing.step,
-                "stopped_because": why,
-                "history": standing.losses.get(str(seed), []),
-            }
-            standing.finished[str(seed)] = record
-            self.trained[seed] = Trained(weights, record)
+        seed = standing.seeds[row]
+        weights = self.fleet.state_dict(row)
+        if not all(value.isfinite().all() for value in weights.values()):
+            raise self._diverged(seed)
+        record = {
+            "epochs": round(standing.step / self.schedule.per_epoch, 4),
+            "steps": standing.step,
+            "stopped_because": why,
+            "history": list(standing.losses.get(str(seed), [])),
+        }
+        standing.finished[key(seed, target)] = record
+        self.trained[key(seed, target)] = Trained(weights, record)
+
+    def _leave(self, rows: Sequence[int]) -> None:
+        """Go on without these members; a target that one of them has missed is tried from another seed, later."""
+        if not rows:
+            return
+        standing = self.standing
+        for seed in (standing.seeds[row] for row in rows) if self.climbs else ():
+            climb, again = self.climbs[seed], retry(seed)
+            lost = sorted({*climb.overshot, *climb.wanted})
+            if lost and again is not None:
+                standing.waiting.append(again)
+                standing.climbs[str(again)] = vars(Climb(lost))
         left = [row for row in range(len(standing.seeds)) if row not in rows]
         standing.seeds = [standing.seeds[row] for row in left]
         self.place.keep(left)
@@ -251,7 +341,7 @@ class _Course:
                 raise self._diverged(seed)
 
     def _diverged(self, seed: int) -> UserError:
-        name = self.lesson.names[self.lesson.seeds.index(seed)]
+        name = self.lesson.names[self.lesson.seeds.index(seed % APART if self.lesson.bands else seed)]
         return UserError(
             f"network {name!r} diverged: its loss or weights are no longer numbers after {self.standing.step} steps "
             f"at rate {self.lesson.rate:g}; give a lower --rate"
@@ -259,8 +349,8 @@ class _Course:
 
     def _tensors(self) -> dict[str, Tensor]:
         held = {
-            f"finished.{seed}.{name}": value
-            for seed, one in self.trained.items()
+            f"finished.{filed}.{name}": value
+            for filed, one in self.trained.items()
             for name, value in one.weights.items()
         }
         return held | ({**self.fleet.tensors(), "loss_sum": self.place.losses} if self.standing.seeds else {})

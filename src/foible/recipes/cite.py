@@ -45,6 +45,15 @@ REFERENCES: dict[str, tuple[str, dict[str, str]]] = {
             "year": "2015",
         },
     ),
+    "vlaar2021examining": (
+        "inproceedings",
+        {
+            "title": "Examining neural network behavior at the classification boundary",
+            "author": "Vlaar, Tiffany",
+            "booktitle": "I (Still) Can't Believe It's Not Better, NeurIPS 2021 Workshop",
+            "year": "2021",
+        },
+    ),
     "szegedy2014intriguing": (
         "inproceedings",
         {

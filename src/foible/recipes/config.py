@@ -259,3 +259,49 @@ class FoolConfig:
                 raise UserError(f"{name} is {value}: expected at least 1")
         if self.population is not None and self.population > MOST_CHILDREN:
             raise UserError(f"population is {self.population}: expected at most {MOST_CHILDREN}")
+
+
+@dataclass(frozen=True)
+class BoundaryConfig:
+    """The settings of `foible.boundary` and `foible boundary make`: images between two classes."""
+
+    generator: str = _help(
+        "",
+        "What draws the images: a folder that `foible generator train` wrote, FILE.py:NAME, hf:FOLDER, or pixels (a "
+        "cross-fade of real images).",
+    )
+    ends: str = _help(
+        "",
+        "What lines begin and end with, one for each class: samples (the clearest that the generator draws), images "
+        "(of the data, which all networks get right), an ends.json, or a run of --candidates, whose rows tagged end "
+        "are taken (RUN:ID,ID,… takes these). Default: samples; with pixels, images.",
+    )
+    pairs: str = _help(
+        "", "Which classes, as in 1-3,4-9. Default: every class with its neighbour and the one half-way round."
+    )
+    steps: int = _help(11, "Images of each line, ends included.")
+    path: str = _help("straight", "straight, or spherical (along the arc).")
+    samples: int = _help(1000, "Samples to choose ends from.")
+    sure: float = _help(0.99, "Mean probability over all networks, who must agree, from which a sample is clean.")
+    candidates: int = _help(0, "In place of lines: so many samples of each class, to choose ends from by eye.")
+    split: str = _help("test", "Which part of the data real images come from.")
+    seed: int = _help(0, "Seed of every random draw; the same seed gives the same images.")
+    canvas: str | None = _help(None, "Pixels of the images: 64 or 320x240. Default: the largest network input.")
+    unlabelled: bool = _help(False, "The data has no labels: only the size of its images is taken.")
+    unit: int | None = _help(None, "Lines in one unit of work, which is one shard on disk (default: by their speed).")
+    first: str | None = field(default=None, metadata={"flag": False})  # files, of --from and --to
+    second: str | None = field(default=None, metadata={"flag": False})
+    space: str = field(default="line", metadata={"flag": False})
+    judge_all: bool = field(default=False, metadata={"flag": False})
+
+    def __post_init__(self) -> None:
+        for name, least in (("steps", 2), ("samples", 1), ("candidates", 0), ("unit", 1)):
+            value = getattr(self, name)
+            if value is not None and value < least:
+                raise UserError(f"{name} is {value}: expected at least {least}")
+        if not 0 <= self.sure <= 1:
+            raise UserError(f"sure is {self.sure}: expected a probability, 0 to 1")
+        if (self.first is None) != (self.second is None):
+            raise UserError("one photograph alone: give --from FILE and --to FILE")
+        if self.first is not None and (self.ends or self.pairs or self.candidates):
+            raise UserError("--from and --to are the ends: leave --ends, --pairs and --candidates out")

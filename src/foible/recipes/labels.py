@@ -10,7 +10,7 @@ import csv
 import io
 import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,13 +28,16 @@ MOST_TOLD = 5  # labels that a message names
 _COLUMNS = ("id", "outcome", "truth", "consensus")
 
 
-def import_labels(file: str | Path, run: str | Path, *, drop: bool = False) -> Labels:
+def import_labels(
+    file: str | Path, run: str | Path, *, drop: bool = False, people: Mapping[str, dict[str, str]] | None = None,
+    images: Mapping[str, str] | None = None,
+) -> Labels:  # fmt: skip
     """Join what people said to a run; labels that are there already stay, unless the file has others for them.
 
     file: a JSON export of Label Studio (also JSON-MIN), or a CSV file with the columns id (or finding) and label.
     Labels meet classes as folders do: case, `_` and `-` do not matter. An empty label, or one of `UNSURE`, is no
     answer. Of several people's answers to one image the one that most of them gave counts; where two are equally
-    frequent, none. drop: pass the findings over that do not hold.
+    frequent, none. drop: pass the findings over that do not hold. people, images: as `Labels` has them.
     """
     if not Path(run).is_dir():
         raise UserError(f"{str(run)!r} is no run folder: labels are kept beside the shards of a run")
@@ -54,8 +57,14 @@ def import_labels(file: str | Path, run: str | Path, *, drop: bool = False) -> L
         if row is not None and row["outcome"] == "found":
             right = row["truth"] if row["truth"] is not None else row["consensus"]
             (holds if right is not None and classes[right] == label else fails).add(id)
-    made = Labels(labels, frozenset(holds), frozenset(fails), frozenset(fails) if drop else before.dropped & fails)
-    content = {"labels": made.labels, **{name: sorted(getattr(made, name)) for name in ("holds", "fails", "dropped")}}
+    made = Labels(
+        labels, frozenset(holds), frozenset(fails), frozenset(fails) if drop else before.dropped & fails,
+        {**before.people, **(people or {})}, {**before.images, **(images or {})},
+    )  # fmt: skip
+    content = {
+        "labels": made.labels, **{name: sorted(getattr(made, name)) for name in ("holds", "fails", "dropped")},
+        **({"people": made.people, "images": made.images} if made.people else {}),
+    }  # fmt: skip
     write_atomically(Path(run) / LABELS, json.dumps(content, indent=1, ensure_ascii=False).encode())
     return made
 

@@ -63,15 +63,20 @@ def replay_row(
             points = retrace(space, seed, [torch.stack(draws) if draws else torch.empty(0, 0)])
             image = to_bytes(space.render(points)[:1])
         except (RuntimeError, ValueError, IndexError) as error:
-            raise _odd(row, f"its path does not fit the space: {error}") from error
+            raise odd(row, f"its path does not fit the space: {error}") from error
         logits = basket.judge(to_floats(image), row["networks"])
         aim = torch.tensor([_label(row) if row["target"] is None else row["target"]], device=basket.device)
         found = bool(objective.found(logits, aim)[0])
+    return replayed(row, image[0].cpu(), logits, found)
+
+
+def replayed(row: dict[str, Any], image: Tensor, logits: Tensor, found: bool) -> Replayed:
+    """A row whose image (channels, height, width), uint8, was made again; logits: (networks, 1, classes), of it."""
     answers = probabilities(logits)[:, 0].cpu()
     return Replayed(
         id=row["id"],
-        image=image[0].cpu(),
-        same_image=row["image"] is None or encode_png(image[0].cpu()) == row["image"],
+        image=image,
+        same_image=row["image"] is None or encode_png(image) == row["image"],
         difference=difference(answers, torch.tensor(row["after"])),
         stored=row["outcome"],
         now=OUTCOMES[0] if found else "not found",
@@ -79,7 +84,8 @@ def replay_row(
     )
 
 
-def _odd(row: dict[str, Any], why: str) -> UserError:
+def odd(row: dict[str, Any], why: str) -> UserError:
+    """What is said of a row that cannot be as it is."""
     return UserError(f"finding {shown(row['id'])!r} cannot be replayed, {why}: the run is damaged or not ours")
 
 
@@ -87,7 +93,7 @@ def _label(row: dict[str, Any]) -> int:
     """The class aimed at."""
     label: int | None = row["consensus"] if row["truth"] is None else row["truth"]
     if label is None:
-        raise _odd(row, "nobody says what would be right")
+        raise odd(row, "nobody says what would be right")
     return label
 
 
@@ -96,7 +102,7 @@ def seed_of(row: dict[str, Any], task: Task) -> Tensor:
     matched = task.matched
     place, count = row["origin_index"], len(matched.data)
     if place is None or place >= count:
-        raise _odd(row, f"its image is number {place} of {count}")
+        raise odd(row, f"its image is number {place} of {count}")
     seen = read(matched.data, torch.tensor([place]), [matched.canvas])
     if seen.problems:
         raise UserError(f"the image of {row['id']!r} cannot be read any more: {seen.problems[0][1]}")
@@ -154,7 +160,7 @@ def distorted(row: dict[str, Any], task: Task) -> Replayed:
         elif row["point"] is not None:
             start = layer.points(to_floats(image[None].to(basket.device)))
             if len(row["point"]) != start.numel():
-                raise _odd(row, f"its layer has {start.numel()} values, and not {len(row['point'])}")
+                raise odd(row, f"its layer has {start.numel()} values, and not {len(row['point'])}")
             logits[0] = layer.model(torch.tensor(row["point"], device=start.device).view_as(start))
         found = bool(reached(logits[0], label, target)[0])
     now, told = probabilities(logits)[:, 0].cpu(), layer is None or row["point"] is not None

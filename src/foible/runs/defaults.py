@@ -30,6 +30,13 @@ def everybody(basket: Basket, _: Any) -> Basket:
     return basket
 
 
+def with_suspects(basket: Basket, config: Any) -> Basket:
+    """All networks; the config's suspects must be among them."""
+    for name in config.suspect:
+        basket.peers(name)  # or an error that names it
+    return basket
+
+
 def plainly(data: Dataset | Photographs, basket: Basket, canvas: str | None, labelled: bool) -> Matched:
     """On the canvas that was asked for, or that of the largest network."""
     return match(data, basket, canvas=canvas, labelled=labelled)

@@ -4,6 +4,7 @@ RUN/config.json   the settings, their hash, where the basket was found, how many
 RUN/unreadable.txt  files that could not be read, where there are any
 RUN/shards/       one Parquet file a unit, named by its lanes: written beside, synced, renamed
 RUN/timings/      how long each unit took (apart, so that shards are the same bytes on every run)
+RUN/unit-….safetensors  where a long unit stands, while it is under way
 """
 
 from __future__ import annotations
@@ -30,7 +31,10 @@ HOLDS = {
     "hunt": "a hunt", "distort": "distortions", "compare": "a comparison", "rank": "a ranking", "pool": "a ranking",
 }  # fmt: skip
 OTHERS = {"basket.json": "a basket of networks", "suite.json": "a suite", "result.json": "a study"}  # by their files
-BEGUN = ("run.lock", "seeds.safetensors", ".config.json.", ".seeds.safetensors.")  # of a run without settings yet
+BEGUN = (  # of a run without settings yet
+    "run.lock", "seeds.safetensors", "ends.json", ".config.json.", ".seeds.safetensors.", ".ends.json."
+)  # fmt: skip
+STANDING = ".safetensors"
 CONFIGS = b"foible.configs"  # in a shard's metadata: settings by hash
 
 
@@ -75,9 +79,9 @@ class RunFolder:
 
     def _anything_done(self) -> bool:
         """Whether a unit has been finished here: a run that failed before its first may begin anew."""
-        begun = ("config.json", "run.lock", "unreadable.txt", "seeds.safetensors")
+        begun = ("config.json", "run.lock", "unreadable.txt", "seeds.safetensors", "ends.json")
         files = (file for file in self.path.rglob("*") if not file.name.startswith("."))  # those are half-written ones
-        return any(file.is_file() and file.name not in begun for file in files)
+        return any(file.is_file() and file.name not in begun and not _stands(file) for file in files)
 
     def check_place(self, recipe: str) -> None:
         """Refuse a folder that holds something else than a run of this recipe, before any work is done for it."""
@@ -194,6 +198,24 @@ class RunFolder:
     def shard(self, span: Span) -> Path:
         return self.path / "shards" / f"{span.name}.parquet"
 
+    def standing(self, span: Span) -> Path:
+        """The file in which a unit may note where it stands; once its shard is written, it is removed."""
+        return self.path / f"{span.name}{STANDING}"
+
+    def begun(self, missing: Sequence[Span], most: int) -> list[Span]:
+        """Of the units that note where they stand those that were broken off, and can go on as they are: all of their
+        lanes are missing, and no more than `most`. The files of others are removed."""
+        found: list[Span] = []
+        for file in sorted(self.path.glob(f"unit-*{STANDING}")):
+            span = _stands(file)
+            fits = span is not None and span.size <= most and any(span.inside(gap) for gap in missing)
+            if span is not None and fits and not any(span.part == one.part and span.first < one.end for one in found):
+                found.append(span)
+            elif span is not None:
+                with suppress(OSError):
+                    file.unlink()
+        return found
+
     def spans(self) -> dict[Span, Path]:
         """The lanes whose shards are there, in order. What else lies among them, and lanes that come twice, are named.
 
@@ -267,6 +289,12 @@ class RunFolder:
         )  # fmt: skip
         write_atomically(self.path / "timings" / f"{span.name}.json", json.dumps(timing).encode())
         write_atomically(self.shard(span), sink.getvalue().to_pybytes())
+        self.standing(span).unlink(missing_ok=True)
+
+
+def _stands(file: Path) -> Span | None:
+    """The unit that a file says where it stands of; None where it is another file."""
+    return Span.called(file.stem) if file.suffix == STANDING else None
 
 
 def _leaves(name: str, kind: pa.DataType) -> Iterator[tuple[str, pa.DataType]]:

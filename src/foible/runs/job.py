@@ -118,7 +118,7 @@ def _on_disk(
     kept: Kept,
 ) -> None:  # fmt: skip
     """The lanes that are missing, in the folder; what a recipe has to say of all of them last."""
-    recipe = task.recipe
+    recipe, task = task.recipe, replace(task, folder=folder.path)
     told: dict[str, Any] = {"notes": [*task.basket.notes, *task.matched.notes], "specs": task.basket.specs_of_all}
     if seeds.accuracy is not None:
         told["clean"] = seeds.accuracy
@@ -154,7 +154,7 @@ def _do(task: Task, work: Work, folder: RunFolder, doing: str, *, apart: bool, f
     left = sum(span.size for span in missing)
     here = task.basket.device.type == "cpu"
     many = cores() if here and not task.recipe.alone else 1
-    plan = _plan(task, work, missing, task.workers or many if apart else 1)
+    plan = _plan(task, work, missing, task.workers or many if apart else 1, folder.begun(missing, work.most))
     if not task.quiet:
         plan.heard = partial(_tell_forecast, task, plan, work.lanes)
     with progress(doing, total, done=total - left, quiet=task.quiet) as bar:
@@ -180,21 +180,21 @@ def _tell_forecast(task: Task, plan: Plan, lanes: Sequence[int], pace: float) ->
         print(told, file=sys.stderr, flush=True)
 
 
-def _plan(task: Task, work: Work, missing: Sequence[Span], workers: int) -> Plan:
+def _plan(task: Task, work: Work, missing: Sequence[Span], workers: int, begun: Sequence[Span] = ()) -> Plan:
     """How the missing lanes become units: by what is measured, unless the user says how many are in each, or lanes that
-    touch do, or an earlier version did."""
+    touch do, or an earlier version did. begun: units that were broken off."""
     fixed = getattr(task.config, "unit", None) or task.settings.get("together", task.settings.get("unit"))
     least: int = fixed or min(getattr(work, "least", LEAST), work.most)
     left = sum(span.size for span in missing)
     workers = max(1, min(workers, -(-left // least)))
     begin = max(least, min(getattr(work, "first", FIRST), -(-left // workers)))
-    return Plan(missing, first=begin, least=least, most=fixed or work.most, workers=workers)
+    return Plan(missing, first=begin, least=least, most=fixed or work.most, workers=workers, begun=begun)
 
 
 def _prepare(path: Path, arrays: Mapping[str, Any], may: Permission, first: bool) -> Callable[..., Any]:
     """A worker's unit of work, from the run folder; `may`: what the user named just now."""
     seeds = {name: torch.from_numpy(array) for name, array in arrays.items()}
-    task = replace(open_again(path, may=may), seeds=seeds, workers=1)
+    task = replace(open_again(path, may=may), seeds=seeds, workers=1, folder=path)
     recipe = task.recipe
     if first:
         made = load(recipe.first)(task)

@@ -38,7 +38,7 @@ class Recipe:
     replay(row, task) -> `Replayed`. summary(run), told(summary, json=, run=, …) and page(source, title=, gallery=, …):
     what the run came to, on the terminal and as HTML. papers(settings) -> keys of what to cite, or the keys themselves.
     frozen: how a suite takes its rows: "found" (by their pixels), "places" (by where they stand in the data), or ""
-    (it does not).
+    (it does not). everybody: in Studio every person labels every image, unless told otherwise.
     """
 
     name: str
@@ -65,6 +65,7 @@ class Recipe:
     page: Lazy = "foible.report.pages.hunt:render"
     papers: tuple[str, ...] | Lazy = ()
     frozen: str = "found"
+    everybody: bool = False
 
 
 # Where each verb is declared. A recipe of somebody's own may be put here too, under its name.
@@ -75,6 +76,7 @@ RECIPES: dict[str, Recipe | str] = {
     "rank": "foible.recipes.rank:RANK",
     "explain": "foible.recipes.explain:EXPLAIN",
     "fool": "foible.recipes.fool:FOOL",
+    "boundary": "foible.recipes.boundary:BOUNDARY",
 }
 
 

@@ -58,6 +58,11 @@ FORMS["fool"] = {
     **SHARED, "suspects": [TEXT], "runs": POSITIVE, "seed": int, "targets": [whole(0, 10**6)], "encoding": TEXT,
     "objective": TEXT, "generations?": POSITIVE, "population?": POSITIVE, "encoding_sha256?": TEXT,
 }  # fmt: skip
+FORMS["boundary"] = {
+    **SHARED, "space": TEXT, "space_sha256?": TEXT, "ends": TEXT, "ends_sha256?": TEXT, "steps": POSITIVE,
+    "samples": POSITIVE, "sure": NUMBER, "candidates": COUNT, "seed": int, "unlabelled": bool,
+    "pairs": [[whole(-1, 10**6)]],
+}  # fmt: skip
 # How far a run goes: no row depends on it, so that a run may be extended. What was counted on the way comes second.
 EXTENTS: dict[str, tuple[str, ...]] = {
     "hunt": ("trials",), "distort": ("images", "drawn", "chosen"), "fool": ("runs",)
@@ -73,6 +78,7 @@ WHERE: dict[str, dict[str, Any]] = {
     "distort": {**PLACES, "method": TEXT},
     "rank": {**PLACES, "realism?": TEXT},
     "fool": {**PLACES, "encoding": TEXT, "objective": TEXT},
+    "boundary": {**PLACES, "space": TEXT},
 }
 WHERE["pool"] = WHERE["rank"]
 ACCURACY = {

@@ -39,6 +39,10 @@ class Span(NamedTuple):
         span = Span(*map(int, found.groups())) if found else None
         return span if span is not None and span.name == name else None
 
+    def inside(self, other: Span) -> bool:
+        """Whether all of its lanes are among those of the other."""
+        return self.part == other.part and other.first <= self.first < self.end <= other.end
+
     def within(self, lanes: Sequence[int]) -> bool:
         """Whether a run whose parts have so many lanes has these; a run without any has one empty unit."""
         if not self.size:
@@ -77,12 +81,30 @@ def gaps(done: Iterable[Span], lanes: Sequence[int]) -> list[Span]:
     return found
 
 
+def without(spans: Iterable[Span], out: Iterable[Span]) -> list[Span]:
+    """What is left of some lanes once those of `out` are cut out of them."""
+    found = []
+    for span in spans:
+        at = span.first
+        for hole in sorted(one for one in out if one.inside(span)):
+            if hole.first > at:
+                found.append(Span(span.part, at, hole.first))
+            at = hole.end
+        if at < span.end or not span.size:
+            found.append(Span(span.part, at, span.end))
+    return found
+
+
 class Plan:
     """Cuts what is missing into units. The first of each worker is small; then they are as large as fits `SECONDS`."""
 
-    def __init__(self, missing: Sequence[Span], *, first: int, least: int, most: int, workers: int = 1) -> None:
+    def __init__(
+        self, missing: Sequence[Span], *, first: int, least: int, most: int, workers: int = 1,
+        begun: Sequence[Span] = (),
+    ) -> None:  # fmt: skip
         """first: lanes of a first unit. least: fewer take as long. most: what memory holds; where it is `least`, every
-        unit has so many."""
+        unit has so many. begun: units among what is missing that were broken off, and go on as they are."""
+        self.begun, self.resumed, missing = deque(begun), frozenset(begun), without(missing, begun)
         self.gaps, self.first, self.least, self.most = deque(missing), first, least, max(least, most)
         self.workers, self.pace, self.shared, self.reached = workers, 0.0, False, 0
         self.measured: list[tuple[int, float]] = []  # lanes and seconds of the last two units
@@ -90,6 +112,9 @@ class Plan:
 
     def next(self) -> Span | None:
         """The lanes of the next unit; None where all are taken."""
+        if self.begun:
+            self.reached = max(self.reached, self.begun[0].end)
+            return self.begun.popleft()
         if not self.gaps:
             return None
         if self.pace and self.workers > 1 and self.least < self.most and not self.shared:
@@ -105,7 +130,7 @@ class Plan:
     @property
     def left(self) -> int:
         """Lanes that no unit has taken yet."""
-        return sum(gap.size for gap in self.gaps)
+        return sum(gap.size for gap in (*self.begun, *self.gaps))
 
     @property
     def fits(self) -> int:
@@ -136,7 +161,9 @@ class Plan:
             self.gaps, self.shared = deque(pieces), True
 
     def took(self, span: Span, seconds: float) -> None:
-        """A unit took so long."""
+        """A unit took so long. One that went on from somewhere tells nothing of others."""
+        if span in self.resumed:
+            return
         if span.size:
             self.pace = max(1e-9, seconds / span.size)
             self.measured = [*self.measured[-1:], (span.size, seconds)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Protocol
 
 from torch import Tensor
@@ -84,6 +85,7 @@ class Task:
     seeds: Mapping[str, Tensor] = field(default_factory=dict)
     kept: Kept | None = None  # what was said of images before; only where seeds are looked for
     workers: int | None = None  # threads that judge inside a unit
+    folder: Path | None = None  # of the run, where it is on disk
     quiet: bool = True
 
     @property

@@ -110,6 +110,10 @@ STUDIES: dict[str, tuple[str, str]] = {
         "foible.studies.boundary.study",
         "Paper 4, Tables 2–5: where networks and real people agree and disagree (CIFAR-10H).",
     ),
+    "uncertain": (
+        "foible.studies.boundary.uncertain",
+        "Paper 4, Sec. 5: networks that learn what people say, labels, smoothed labels, or other networks.",
+    ),
 }
 
 # What every study takes; the rest of its `run` are options of its own.

@@ -168,7 +168,7 @@ def _mended(source: OpenRun, id: str) -> list[Any]:
 def _turns(rows: Rows, place: int, request: Request) -> dict[str, Any]:
     """The one before and the one after in the view that one came from."""
     query = {name: value[:200] for name, value in list(request.query_params.items())[:40]}
-    chosen = rows.choose(View.of(query))
+    chosen = rows.choose(View.of(query, rows.usual))
     here = np.flatnonzero(chosen == place)
     if not len(here):
         return {"query": "", "number": None, "total": len(chosen), "before": None, "after": None}

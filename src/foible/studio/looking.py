@@ -110,7 +110,7 @@ def _counted(rows: Rows) -> dict[str, Any]:
 @owners
 def gallery(request: Request) -> Response:
     rows, query = rows_of(request), _query(request)
-    view = View.of(query)
+    view = View.of(query, rows.usual)
     chosen = rows.choose(view)
     start = min(_start(query), max(0, len(chosen) - 1))
     kinds = [kind for kind in rows.column("kind")[0] if kind]
@@ -134,7 +134,7 @@ def _tasks_of(request: Request, rows: Rows) -> list[Any]:
 def cards(request: Request) -> Response:
     """The next cards of a view."""
     rows, query = rows_of(request), _query(request)
-    view, start = View.of(query), _start(query)
+    view, start = View.of(query, rows.usual), _start(query)
     shown = cards_of(rows, rows.choose(view)[start : start + PAGE], view.order)
     return page(request, "cards-more.html", run={"key": rows.key}, cards=shown, first=start)
 
@@ -185,7 +185,7 @@ def _chosen(request: Request, rows: Rows, sent: dict[str, Any]) -> Any:
     """The places that a form names: single findings, or all of its view."""
     if text_of(sent, "all") == "yes":
         query = dict(request.query_params.items())
-        places = rows.choose(View.of(query))
+        places = rows.choose(View.of(query, rows.usual))
     else:
         given = sent.get("at[]") or []
         if not isinstance(given, list) or not all(isinstance(one, str) for one in given):

@@ -13,10 +13,13 @@ from foible.errors import UserError
 from foible.findings import Findings, read_shard, shard_files
 from foible.findings.labels import labels_of
 from foible.images import decode_pixels, encode_png
+from foible.runs.folder import RunFolder
+from foible.runs.recipe import recipe_of
 from foible.studio.base import Item, Task
 from foible.studio.store import Store
 
 SIDE = 768  # pixels: a larger photograph is shown smaller
+ASKED = ("found", "between")  # outcomes of rows that people can say something about
 
 
 def is_run(source: str) -> bool:
@@ -45,8 +48,9 @@ def _fit(pixels: Any) -> bytes:
 def of_run(
     run: str | Path, *, limit: int | None, checks: int, examples: int, seed: int
 ) -> tuple[tuple[str, ...], Iterator[Item]]:
-    """The classes, and what was found: dropped findings are passed over. checks: so many of the images that the finds
-    began with, which all networks got right, under their labels. examples: so many of these for each class."""
+    """The classes, and what was found, or lies between classes: dropped findings are passed over. checks: so many of
+    the images that the finds began with, which all networks got right, under their labels. examples: so many of these
+    for each class."""
     columns = ("id", "outcome", "image", "origin", "truth")
     files = shard_files(run)
     classes = Findings(read_shard(files[0], ("id",))).classes if files else ()
@@ -55,7 +59,7 @@ def of_run(
         id
         for file in files
         for id, outcome in zip(*read_shard(file, ("id", "outcome")).to_pydict().values(), strict=True)
-        if outcome == "found" and id not in dropped
+        if outcome in ASKED and id not in dropped
     ]
     wanted = {ids[place] for place in _some(len(ids), limit, seed)}
     tested = {ids[place] for place in _some(len(ids), min(checks, len(ids)), seed + 1)} if checks else set()
@@ -145,6 +149,14 @@ def make_task(
         raise UserError(f"{source!r} names no classes: say what there is to choose from, as in --classes cat,dog")
     people = [*names, *(f"annotator {number}" for number in range(len(names) + 1, annotators + 1))]
     return store.add_task(name or called(source), source, given, some, run=run, people=people, seed=seed, **more)
+
+
+def by_everybody(source: str) -> bool:
+    """Whether a source is a run of which every person labels every image, by its recipe."""
+    if not (Path(source) / "config.json").is_file():
+        return False
+    recipe = recipe_of(RunFolder(source).config["settings"])
+    return recipe is not None and recipe.everybody
 
 
 def called(source: str) -> str:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import csv
+import hashlib
 import io
 import tempfile
 from collections import Counter
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from statistics import median
@@ -14,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from foible.errors import UserError
+from foible.findings import read_shard, shard_files
 from foible.findings.labels import Labels
 from foible.recipes.labels import import_labels
 from foible.studio.agreement import (
@@ -25,6 +28,7 @@ from foible.studio.agreement import (
     person_agreement,
 )  # fmt: skip
 from foible.studio.base import Task
+from foible.studio.make import shown
 from foible.studio.sharing import CHECK, FINAL, REPEAT, VOTE
 from foible.studio.store import Store
 
@@ -148,4 +152,40 @@ def join(store: Store, task: Task, by: str = "majority", *, drop: bool = False) 
     with tempfile.TemporaryDirectory(prefix="foible-") as folder:
         file = Path(folder) / "labels.csv"
         file.write_text(out.getvalue(), "utf-8")
-        return import_labels(file, task.run, drop=drop)
+        return import_labels(file, task.run, drop=drop, **_one_by_one(store, task))
+
+
+def _one_by_one(store: Store, task: Task) -> dict[str, Any]:
+    """Who chose which class for which finding, and the hash of every image that was labelled, as the run has it. A task
+    of other images than the run has now is refused."""
+    assert task.run is not None
+    people: dict[str, dict[str, str]] = {}
+    labelled: dict[str, int] = {}
+    for row in store.rows(task):
+        if row["kind"] == VOTE and row["choice"] >= 0:
+            people.setdefault(f"{task.name} {row['person']:03d}", {})[row["finding"]] = task.classes[row["choice"]]
+            labelled[row["finding"]] = row["item"]
+    images = {}
+    for file in shard_files(task.run):
+        for row in read_shard(file, ("id", "image")).to_pylist():
+            if row["id"] in labelled and row["image"] is not None:
+                seen = store.item_image(task, labelled[row["id"]])
+                if seen is None or shown(seen, row["id"]) != shown(row["image"], row["id"]):
+                    raise UserError(
+                        f"the task {task.name!r} is of other images than the run {task.run!r} has now ({row['id']}): "
+                        "make a new one with another --task"
+                    )
+                images[row["id"]] = hashlib.sha256(row["image"]).hexdigest()
+    return {"people": people, "images": images}
+
+
+def join_all(file: Path, run: Path) -> int:
+    """Take what people said in all tasks of a run into it; how many tasks had something to say."""
+    if not file.is_file():
+        return 0
+    with closing(Store(file)) as store:
+        ours = [task for task in store.tasks() if task.run == str(run.resolve())]
+        told = [task for task in ours if labels(store, task)]
+        for task in told:
+            join(store, task)
+    return len(told)

@@ -60,8 +60,8 @@ class View:
     order: str = ""
 
     @staticmethod
-    def of(query: Mapping[str, str]) -> View:
-        """From an address; what makes no sense there is passed over."""
+    def of(query: Mapping[str, str], usual: str = "found") -> View:
+        """From an address; what makes no sense there is passed over. usual: the outcome where it names none."""
         ranges = {}
         for name in ("confidence", "size", "realism"):
             low, high = _float(query.get(f"{name}-from")), _float(query.get(f"{name}-to"))
@@ -69,7 +69,7 @@ class View:
                 ranges[name] = low, high
         order = query.get("order", "")
         return View(
-            query.get("outcome", "found"), query.get("suspect", ""), _int(query.get("truth")), _int(query.get("said")),
+            query.get("outcome", usual), query.get("suspect", ""), _int(query.get("truth")), _int(query.get("said")),
             query.get("kind", ""), query.get("fooled", ""), query.get("tag", ""), query.get("label", ""), ranges,
             order if order in SORTS else "",
         )  # fmt: skip
@@ -156,6 +156,12 @@ class Rows:
     def texts(self, name: str) -> list[str]:
         """The different values of a coded column."""
         return list(self.column(name)[0])
+
+    @property
+    def usual(self) -> str:
+        """The outcome that is shown where none is asked for."""
+        there = self.texts("outcome")
+        return "between" if "between" in there and "found" not in there else "found"
 
     @property
     def right(self) -> Ints:

@@ -1,17 +1,23 @@
-"""MAP-Elites over classes: the archive never loses a better image, and lanes never touch."""
+"""MAP-Elites over classes: the archive never loses a better image, lanes never touch, and it goes on from anywhere."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch import Tensor
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
 
+from foible.basket import Basket
 from foible.images import settle
+from foible.networks.progress_file import Checkpoint
 from foible.objectives import Confidence, log_odds_of
-from foible.search.elites.by_class import evolve, marks_of
+from foible.search.elites.by_class import KEPT, Evolved, evolve, marks_of
+from foible.search.elites.for_classes import judging, pixels_together
 from foible.spaces.cppn import Cppn
 from foible.spaces.direct import Direct
 
@@ -100,3 +106,118 @@ def test_whose_confidence() -> None:
     torch.testing.assert_close(mean, both.softmax(2).mean(0)[0], atol=1e-5, rtol=0)
     alone, crowd = (Confidence(of="alone").every(torch.stack([sure, other])[:, None])[0, 0] for other in (unsure, sure))
     assert float(alone) > float(crowd)
+
+
+class Stopped(Exception):
+    pass
+
+
+def broken_off(encoding: Any, path: Path, generations: int, after: int) -> None:
+    """Evolve until some generation has been judged; every one before it is noted."""
+    every, judged = judge(), [0]
+    path.unlink(missing_ok=True)
+
+    def watched(images: Tensor) -> Tensor:
+        judged[0] += 1
+        if judged[0] > after:
+            raise Stopped
+        return every(images)
+
+    with pytest.raises(Stopped):
+        going(encoding, watched, generations, Checkpoint(path, 0.0, KEPT))
+
+
+def going(encoding: Any, every: Any, generations: int, kept: Checkpoint | None) -> Evolved:
+    return evolve(
+        encoding, every, SHAPE, torch.arange(2), population=10, generations=generations, shown=[0, 3], kept=kept,
+        about="this very one",
+    )  # fmt: skip
+
+
+def same(one: Evolved, other: Evolved) -> bool:
+    """Every bit, the way included."""
+    tensors = [[made.score, made.trace, made.broken, *made.genomes, *made.first, *made.way] for made in (one, other)]
+    return all(torch.equal(a, b) for a, b in zip(*tensors, strict=True)) and one.marks == other.marks
+
+
+@pytest.mark.parametrize("encoding", [Cppn(), Direct()])
+def test_an_evolution_goes_on_from_any_generation(encoding: Any, tmp_path: Path) -> None:
+    whole = going(encoding, judge(), 9, None)
+    assert len(whole.way[0]) == 2 * len(whole.marks)
+    for after in (1, 4, 8):
+        broken_off(encoding, tmp_path / "kept", 9, after)
+        asked: list[int] = []
+
+        def every(images: Tensor, asked: list[int] = asked) -> Tensor:
+            asked.append(len(images))
+            return judge()(images)
+
+        assert same(whole, going(encoding, every, 9, Checkpoint(tmp_path / "kept", 1e9, KEPT)))
+        assert len(asked) == 9 - after + 1  # the first is one image, to see how many classes there are
+    assert same(whole, going(encoding, judge(), 9, Checkpoint(tmp_path / "kept", 1e9, KEPT)))
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("genomes.source", 99), ("genomes.target", 1), ("first.hidden", 33), ("way.activation", 9),
+        ("genomes.weight", float("nan")), ("genomes.target", 99), ("score", None), ("broken", None), ("more", None),
+    ],
+)  # fmt: skip
+def test_a_note_that_is_no_genome_is_not_gone_on_from(field: str, value: Any, tmp_path: Path) -> None:
+    file = tmp_path / "kept"
+    broken_off(Cppn(), file, 6, 3)
+    tensors, record = Checkpoint(file, 0.0, KEPT).read() or ({}, {})
+    if value is None:
+        tensors[field] = torch.zeros(3, 3)
+    else:
+        tensors[field].view(-1)[:2] = value
+    Checkpoint(file, 0.0, KEPT).write(lambda: tensors, record)
+    assert set(load_file(file)) >= {field}
+    asked: list[int] = []
+    whole = going(Cppn(), lambda images: asked.append(len(images)) or judge()(images), 6, Checkpoint(file, 1e9, KEPT))
+    assert same(whole, going(Cppn(), judge(), 6, None))
+    assert asked.count(20) == 6  # from the beginning
+    save_file(tensors, file)  # without a record
+    assert same(whole, going(Cppn(), judge(), 6, Checkpoint(file, 1e9, KEPT)))
+
+
+class Viewed(nn.Module):
+    """As many are written: it cannot take what a convolution makes of channels last."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(1, 4, 3)
+
+    def forward(self, images: Tensor) -> Tensor:
+        return self.conv(images).view(len(images), -1)[:, :3]
+
+
+class Laid(Viewed):
+    """Says how its images are laid out in memory."""
+
+    def forward(self, images: Tensor) -> Tensor:
+        self.seen = images.stride()
+        return self.conv(images).flatten(1)[:, :3]
+
+
+def test_networks_see_a_pixels_channels_together_where_they_can() -> None:
+    for channels in (1, 3):
+        images = torch.rand(5, channels, 6, 7)
+        laid = pixels_together(images)
+        assert torch.equal(laid, images)
+        assert laid.stride() == (6 * 7 * channels, 1, 7 * channels, channels)
+    networks: dict[str, nn.Module] = {
+        "view": Viewed(),
+        "laid": Laid(),
+        "flat": nn.Sequential(nn.Flatten(), nn.Linear(36, 3)),
+    }
+    basket = Basket(networks, classes=["a", "b", "c"], preprocess="inside", shape=SHAPE)
+    images = torch.rand(20, *SHAPE)
+    for names, together in ((["laid"], True), (["laid", "flat"], True), (["laid", "view"], False), (["flat"], False)):
+        said = judging(basket, names, SHAPE)(images)
+        torch.testing.assert_close(said, basket.judge(images, names), atol=1e-5, rtol=1e-5)
+        if "laid" in names:
+            judging(basket, names, SHAPE)(images)
+            seen: Any = basket.network("laid")
+            assert (seen.seen[1] == 1) == together

@@ -93,13 +93,19 @@ def _gradient(weight: Tensor) -> Tensor:
 
 
 def _cross_entropy(logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-    """(K, n, classes) and (K, n) to the mean losses (K,) and their slope by the logits.
+    """(K, n, classes) and labels (K, n), or distributions (K, n, classes), to the mean losses (K,) and their slope by
+    the logits.
 
     Classes go first in between: softmax over rows of ten numbers is many times slower on a CPU.
     """
-    truth = labels.reshape(1, -1)
     logs = logits.flatten(0, 1).t().contiguous().log_softmax(0)
-    losses = -logs.gather(0, truth).view(labels.shape).mean(1)
-    slope = logs.exp_()
-    slope.scatter_add_(0, truth, slope.new_full((1, 1), -1.0).expand_as(truth))
+    if labels.is_floating_point():
+        truth = labels.flatten(0, 1).t()
+        losses = -(truth * logs).sum(0).view(labels.shape[:2]).mean(1)
+        slope = logs.exp_().sub_(truth)
+    else:
+        truth = labels.reshape(1, -1)
+        losses = -logs.gather(0, truth).view(labels.shape).mean(1)
+        slope = logs.exp_()
+        slope.scatter_add_(0, truth, slope.new_full((1, 1), -1.0).expand_as(truth))
     return losses, slope.div_(labels.shape[1]).t().contiguous().view(logits.shape)

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from foible.findings import Findings, read_shard, shard_files
-from foible.findings.tally import Opened
+from foible.findings import Findings
+from foible.findings.tally import Opened, tables
 from foible.recipes.explain import ALONE
 from foible.statistics import wilson
 
@@ -37,7 +37,7 @@ def summarise(run: str | PathLike[str] | Findings | Opened) -> dict[str, Any]:
     """Counts of a run, with Wilson's interval of the share that was mended."""
     outcomes: Counter[str] = Counter()
     suspect, found, steps, targets = "", [], [], Counter[str]()
-    for table in _tables(run):
+    for table in tables(run, COLUMNS):
         for row in table.to_pylist():
             suspect = row["suspect"]
             outcomes[row["outcome"]] += 1
@@ -60,11 +60,3 @@ def summarise(run: str | PathLike[str] | Findings | Opened) -> dict[str, Any]:
         "alone": sum(one["alone"] for one in found), "peers": found[0]["of"] if found else 0,
         "accepted": sum(one["peers"] == one["of"] for one in found if one["of"]),
     }  # fmt: skip
-
-
-def _tables(run: Any) -> Any:
-    if isinstance(run, Findings):
-        return [run.table.select(list(COLUMNS))]
-    if isinstance(run, Opened):
-        return run.tables(COLUMNS)
-    return (read_shard(file, list(COLUMNS)) for file in shard_files(run))

@@ -64,7 +64,7 @@ class Chosen:
         marked = pa.array([id for tag, ids in tags_of(self.run).items() if tag in self.tags for id in ids], pa.string())
         for table in self._tables(columns and tuple({*columns, "id", "outcome", "tags"})):
             if not self.everything:
-                outcomes = ("found", "doubtful") if self.tags else ("found",)
+                outcomes = ("found", "between", *(("doubtful",) if self.tags else ()))
                 table = Findings(table).filter(outcome=outcomes).table
                 table = table.filter(pc.invert(pc.is_in(table["id"], dropped)))
             if self.tags:

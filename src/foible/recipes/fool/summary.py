@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from os import PathLike
 from typing import Any
 
 import numpy as np
 
-from foible.findings import Findings, read_shard, shard_files
-from foible.findings.tally import Opened
+from foible.findings import Findings
+from foible.findings.same_class import same_class
+from foible.findings.tally import Opened, tables
 from foible.statistics import wilson
 
 COLUMNS = (
@@ -28,74 +28,31 @@ def noted(row: dict[str, Any]) -> tuple[list[int], list[float]]:
 
 def summarise(run: str | PathLike[str] | Findings | Opened) -> dict[str, Any]:
     """One record a suspect; shares with Wilson's interval."""
-    parts: dict[str, _Suspect] = {}
-    for table in _tables(run):
+    parts: dict[str, list[dict[str, Any]]] = {}
+    for table in tables(run, COLUMNS):
         for row in table.to_pylist():
-            if row["target"] is None:
-                continue  # not one of ours
-            parts.setdefault(row["suspect"], _Suspect(row["networks"])).see(row)
-    return {"suspects": [{"suspect": name, **part.told()} for name, part in parts.items()]}
+            if row["target"] is not None:  # else it is not one of ours
+                after = np.asarray(row.pop("after"))  # and only what is counted of it is kept
+                row["marks"], row["way"] = noted(row)
+                row["sure"], row["first"] = after[:, row["target"]], after.argmax(1) == row["target"]
+                del row["trace"], row["path"]
+                parts.setdefault(row["suspect"], []).append(row)
+    return {"suspects": [{"suspect": name, **_told(rows)} for name, rows in parts.items()]}
 
 
-class _Suspect:
-    def __init__(self, networks: list[str]) -> None:
-        self.names = networks
-        self.sure: list[list[float]] = []  # of each row, what every network gives the class
-        self.first: list[list[bool]] = []  # and whether it prefers it
-        self.found, self.invalid, self.tried = 0, 0, 0
-        self.method, self.classes, self.lanes = "", set[int](), set[int]()
-        self.reached, self.traces = set[int](), list[list[float]]()
-        self.marks: list[int] = []
-
-    def see(self, row: dict[str, Any]) -> None:
-        after, target = np.asarray(row["after"]), row["target"]
-        self.method, self.tried = row["method"], self.tried + row["candidates"]
-        self.classes.add(target)
-        self.lanes.add(row["lane"])
-        self.found += row["outcome"] == "found"
-        self.invalid += row["outcome"] == "invalid"
-        if row["outcome"] == "found":
-            self.reached.add(target)
-        if row["outcome"] != "invalid":
-            self.sure.append(after[:, target].tolist())
-            self.first.append((after.argmax(1) == target).tolist())
-            self.marks, values = noted(row)
-            self.traces.append(values)
-
-    def told(self) -> dict[str, Any]:
-        rows = len(self.sure) + self.invalid
-        low, high = wilson(self.found, rows)
-        sure, first = np.asarray(self.sure), np.asarray(self.first)
-        lengths = {len(trace) for trace in self.traces}
-        medians = np.median(np.asarray(self.traces), 0).tolist() if len(lengths) == 1 and max(lengths) else []
-        return {
-            "method": self.method, "runs": len(self.lanes), "classes": len(self.classes), "images": rows,
-            "found": self.found, "share": self.found / rows if rows else None, "low": low, "high": high,
-            "reached": len(self.reached), "invalid": self.invalid, "tried": self.tried,
-            "median": float(np.median(sure[:, 0])) if len(sure) else None,
-            "least": float(sure[:, 0].min()) if len(sure) else None,
-            "most": float(sure[:, 0].max()) if len(sure) else None,
-            "marks": self.marks if medians else [], "medians": medians, "judges": self._judges(sure, first),
-        }  # fmt: skip
-
-    def _judges(self, sure: Any, first: Any) -> list[dict[str, Any]]:
-        """Of the images that the suspect itself takes for the class: who else does (Table S1)."""
-        told = []
-        own = first[:, 0] if len(first) else np.zeros(0, bool)
-        for place, name in enumerate(self.names[1:], 1):
-            n = int(own.sum())
-            same = int((own & first[:, place]).sum()) if n else 0
-            both = int((own & first[:, place] & (sure[:, 0] >= SURE) & (sure[:, place] >= SURE)).sum()) if n else 0
-            higher = int((own & first[:, place] & (sure[:, 0] > sure[:, place])).sum()) if n else 0
-            low, high = wilson(same, n)
-            told.append({"judge": name, "images": n, "same": same, "low": low, "high": high, "both": both,
-                         "higher": higher})  # fmt: skip
-        return told
-
-
-def _tables(run: Any) -> Iterator[Any]:
-    if isinstance(run, Findings):
-        return iter([run.table.select(list(COLUMNS))])
-    if isinstance(run, Opened):
-        return iter(run.tables(COLUMNS))
-    return (read_shard(file, list(COLUMNS)) for file in shard_files(run))
+def _told(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    found = [row for row in rows if row["outcome"] == "found"]
+    valid = [row for row in rows if row["outcome"] != "invalid"]
+    names = rows[0]["networks"]
+    sure, first = (np.asarray([row[key] for row in valid]).reshape(-1, len(names)) for key in ("sure", "first"))
+    ways, (low, high) = [row["way"] for row in valid], wilson(len(found), len(rows))
+    medians = np.median(np.asarray(ways), 0).tolist() if len({*map(len, ways)}) == 1 and ways[0] else []
+    middle, least, most = (float(of(sure[:, 0])) if valid else None for of in (np.median, np.min, np.max))
+    runs, classes = (len({row[key] for row in rows}) for key in ("lane", "target"))
+    return {
+        "method": rows[-1]["method"], "runs": runs, "classes": classes, "images": len(rows), "found": len(found),
+        "share": len(found) / len(rows), "low": low, "high": high, "reached": len({row["target"] for row in found}),
+        "invalid": len(rows) - len(valid), "tried": sum(row["candidates"] for row in rows), "median": middle,
+        "least": least, "most": most, "marks": valid[-1]["marks"] if medians else [], "medians": medians,
+        "judges": same_class(names, sure, first.astype(bool), SURE),
+    }  # fmt: skip

@@ -9,7 +9,6 @@ from torch import Tensor
 
 from foible import specs
 from foible.basket import Basket, Budget
-from foible.data import Photographs
 from foible.errors import UserError
 from foible.images import to_floats
 from foible.realism import fit
@@ -34,15 +33,13 @@ def check_task(task: Task) -> None:
 def _rehearse(task: Task) -> None:
     """A step of the search on a grey image, with stand-ins for the networks: what the parts refuse is said now. Other
     errors may be of the stand-ins' making, and are left to the search itself."""
-    data, (height, width) = task.matched.data, task.matched.size
-    channels = data.channels if isinstance(data, Photographs) else data.images.shape[1]
     names, classes = task.basket.names, task.basket.classes
 
     def answer(images: Tensor) -> Tensor:
         return images.flatten(1).mean(1, keepdim=True) * torch.arange(len(classes), device=images.device).flip(0)
 
     basket = Basket(dict.fromkeys(names, answer), classes=classes, preprocess="inside")
-    grey = torch.full((1, channels, height, width), 128, dtype=torch.uint8)
+    grey = torch.full((1, *task.matched.shape), 128, dtype=torch.uint8)
     one = torch.zeros(1, dtype=torch.int64)
     try:
         task.parts["search"](

@@ -7,11 +7,9 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import torch
 from torch import Tensor
-from torch.nn.functional import interpolate
 
 from foible.basket import Basket
 from foible.basket.accuracy import answers
@@ -21,6 +19,7 @@ from foible.findings import OUTCOMES
 from foible.findings.rows import (
     Columns,
     answered,
+    as_film,
     as_lists,
     as_offsets,
     as_pngs,
@@ -29,21 +28,21 @@ from foible.findings.rows import (
     described,
     ended,
     identity,
+    judged_again,
     origin,
     place,
     spread,
+    thumbnails,
     walked,
 )
 from foible.findings.telling import best_of_each, telling
-from foible.images import encode_png, to_bytes, to_floats
+from foible.images import to_bytes, to_floats
 from foible.objectives import Objective, of_class, probabilities, slack_of
 from foible.progress import Stages
 from foible.realism import Realism
 from foible.search.shrink import Shrunk, shrink
-from foible.search.task import EXHAUSTED, FOUND, INVALID, Accepted, Found, Trials
+from foible.search.task import EXHAUSTED, FOUND, Accepted, Found, Trials
 from foible.search.walking import Paths, retrace
-
-FILM_HEIGHT = 64  # frames of a film are shrunk to at most this
 
 
 def film(space: Any, seeds: Tensor, paths: Paths) -> list[bytes]:
@@ -55,15 +54,7 @@ def film(space: Any, seeds: Tensor, paths: Paths) -> list[bytes]:
             frames[row].append(frame)
 
     retrace(space, seeds, paths, seen)
-    return [encode_png(np.concatenate(each, 2)) for each in frames]
-
-
-def thumbnails(images: Tensor) -> np.ndarray:
-    height, width = images.shape[2:]
-    if height > FILM_HEIGHT:
-        images = interpolate(images, (FILM_HEIGHT, max(1, round(width * FILM_HEIGHT / height))), mode="area")
-    pixels: np.ndarray = to_bytes(images).cpu().numpy()
-    return pixels
+    return [as_film(each) for each in frames]
 
 
 @torch.no_grad()
@@ -102,7 +93,7 @@ def make_rows(
     before, after = basket.judge(seeds, everyone), basket.judge(to_floats(pixels), everyone)
     firm = noise(basket, to_floats(pixels), everyone) if pixels.is_cuda else 0.0
     slack = slack_of(objective, after, aims.to(after.device))
-    outcome = _judged_again(objective, found.outcome, after, aims, None if slack is None else slack.amin(0) > firm)
+    outcome = judged_again(objective, found.outcome, after, aims, None if slack is None else slack.amin(0) > firm)
     held, kept = ((outcome == FOUND).nonzero()[:, 0], (outcome != EXHAUSTED).nonzero()[:, 0])
     said = answers(after.cpu())
     before, after = (probabilities(logits).cpu() for logits in (before, after))
@@ -204,12 +195,3 @@ def _films(
     rows = held[torch.from_numpy(best_of_each(scores, aims[held].numpy()))]
     films = film(space, seeds[rows.to(seeds.device)], paths[rows]) if len(rows) else []
     return spread(pa.array(films, pa.binary()), rows, len(paths))
-
-
-def _judged_again(objective: Objective, claimed: Tensor, after: Tensor, aims: Tensor, firmly: Tensor | None) -> Tensor:
-    """The final pixels decide: a claim that they do not bear out is no finding, and one that only rounding to 8 bits
-    made is one; where it is known, by more than the device's own noise. An answer that is not a number is `invalid`."""
-    holds = objective.found(after, aims.to(after.device))
-    holds = (holds if firmly is None else holds & firmly).cpu()
-    outcome = torch.where(claimed == INVALID, INVALID, torch.where(holds, FOUND, EXHAUSTED))
-    return torch.where(after.isfinite().all(2).all(0).cpu(), outcome, INVALID)

@@ -3,18 +3,21 @@
 Networks of one spec are a fleet and train together; fleets train in turn. With `out`, a run that is killed goes on
 where it was when the same call is made again, and ends with the same weights. Small dense networks train on one
 thread; others use as many as the caller has set in torch, and the bits of their weights depend on that number.
+With `within`, networks are kept where their test accuracy stands in a band around each target (`networks/bands.py`).
 `probe:BACKBONE` is another matter, a head on the features of a network that is there already: see `probe.py`.
 """
 
 from __future__ import annotations
 
+import json
 import math
 import shutil
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -23,9 +26,11 @@ from torch import Tensor
 
 from foible.basket import pick_device
 from foible.data import Dataset, Photographs, load
+from foible.disk import write_atomically
 from foible.errors import Interrupted, UserError
 from foible.networks import files, training_folder, zoo
 from foible.networks.augment import augmentation
+from foible.networks.bands import APART, tries
 from foible.networks.files import Entry
 from foible.networks.fleet import Fleet
 from foible.networks.loop import enough
@@ -33,10 +38,15 @@ from foible.networks.material import Material, accuracies
 from foible.networks.preprocess import Preprocess, statistics
 from foible.networks.probe import is_probe
 from foible.networks.progress_file import Checkpoint
-from foible.networks.training import Lesson, Trained, fresh_module, group_size, train_fleet
+from foible.networks.training import Lesson, Missed, Outcome, Trained, fresh_module, group_size, key, train_fleet
 from foible.networks.zoo import grouped
 from foible.processes import one_thread
 from foible.progress import progress
+from foible.recipes.train.soft import check_soft, distributions, soft_hashes, soft_told
+from foible.records import COUNT, NUMBER, check, read_json
+from foible.text import some
+
+MISSED = "missed.json"  # beside a basket: the targets that no seed stood at
 
 
 @dataclass(frozen=True)
@@ -50,8 +60,13 @@ class TrainConfig:
     batch: int | None = None
     rate: float | None = None  # of Adam
     weight_decay: float = 0.0  # above 0: AdamW
-    target: float | None = None  # stop a network once its test accuracy, 0 to 1, is at least this
+    target: float | tuple[float, ...] | None = None  # stop once the test accuracy, 0 to 1, is at least this; or, with
+    within: float | None = None  # this, keep a network where it is so near to each of these, lowest first
     augment: str | None = None  # "crops" or "paper", with options or without; see foible.networks.augment
+    soft: str | None = None  # a file of label distributions that are learnt in place of labels
+    smooth: float | None = None  # so much of each label is spread evenly over all classes
+    teacher: str | None = None  # a basket whose mean softmax is learnt in place of labels
+    temperature: float | None = None  # of the teacher
 
     def __post_init__(self) -> None:
         if not self.specs:
@@ -66,19 +81,58 @@ class TrainConfig:
             raise UserError(f"rate is {self.rate}: expected a number above 0, such as 0.001")
         if not (math.isfinite(self.weight_decay) and self.weight_decay >= 0):
             raise UserError(f"weight_decay is {self.weight_decay}: expected 0 or more")
-        if self.target is not None and not 0 < self.target <= 1:
-            raise UserError(f"target is {self.target}: expected an accuracy above 0 and up to 1, such as 0.98")
+        self._check_targets()
+        check_soft(self.soft, self.smooth, self.teacher, self.temperature)
         object.__setattr__(self, "augment", None if self.augment == "none" else self.augment)
         augmentation(self.augment)  # or an error that says what is wrong with it
         probes = [is_probe(spec) for spec in self.specs]
         if any(probes) and self.augment:
             raise UserError("probes see each image once, as it is: --augment is for networks of the zoo")
+        if any(probes) and any((self.soft, self.smooth, self.teacher)):
+            raise UserError("probes learn labels: --soft, --smooth and --teacher are for networks of the zoo")
         if any(probes) and not all(probes):
             raise UserError("probes and networks of the zoo are trained apart: give two commands, with an --out each")
         names = [spec if is_probe(spec) else zoo.name_of(spec) for spec in self.specs]
         for name in names:
             if names.count(name) > 1:
                 raise UserError(f"network {name!r} is given twice: give it once, and seeds for more of its kind")
+
+    def _check_targets(self) -> None:
+        targets = self.targets
+        for target in targets:
+            if not 0 < target <= 1:
+                raise UserError(f"target is {target}: expected an accuracy above 0 and up to 1, such as 0.98")
+        if self.within is None:
+            if isinstance(self.target, tuple):
+                raise UserError(f"{len(targets)} targets: with several give --within too, such as 0.0005")
+            return
+        if not targets:
+            raise UserError("--within is the half width of a band around a target: give --target too, such as 0.98")
+        if not (math.isfinite(self.within) and self.within > 0):
+            raise UserError(f"within is {self.within}: expected an accuracy above 0, such as 0.0005 for ±0.05 %")
+        for lower, upper in pairwise(targets):
+            if upper - lower <= 2 * self.within:
+                raise UserError(
+                    f"the bands of ±{self.within:g} around {lower:g} and {upper:g} overlap: give a smaller --within "
+                    "(0.0005 is ±0.05 %) or targets farther apart"
+                )
+        if max(self.seeds) >= APART:
+            raise UserError(f"seeds go up to {max(self.seeds)}: with --within they must be below {APART:,}")
+
+    @property
+    def targets(self) -> tuple[float, ...]:
+        """The targets, lowest first."""
+        given = self.target if isinstance(self.target, tuple) else () if self.target is None else (self.target,)
+        return tuple(sorted(set(given)))
+
+    @property
+    def bands(self) -> tuple[float, ...]:
+        """The targets around which networks are kept."""
+        return () if self.within is None else self.targets
+
+
+class NotReached(UserError):
+    """No network stood at any of its targets."""
 
 
 @dataclass(frozen=True)
@@ -120,8 +174,13 @@ def train(
     batch: int | None = None,
     rate: float | None = None,
     weight_decay: float = 0.0,
-    target: float | None = None,
+    target: float | Sequence[float] | None = None,
+    within: float | None = None,
     augment: str | None = None,
+    soft: str | Path | None = None,
+    smooth: float | None = None,
+    teacher: str | Path | None = None,
+    temperature: float | None = None,
     device: str = "auto",
     trust: bool = False,
     checkpoint_seconds: float = 10.0,
@@ -134,6 +193,12 @@ def train(
     seeds: how many networks of each spec (seeds 0, 1, …), or the seeds themselves.
     augment: training images changed anew in every step: "crops" or "paper" (paper 1, Sec. 4), as in
         "paper?flip=true"; options are those of `foible.networks.augment`.
+    target, within: a network stops once its test accuracy is at least `target`. With `within` there may be several
+        targets: on its way up it is kept as a network of its own where it stands within ± this of each, and one that
+        never does is tried again from another seed. What no seed reached is in `out/missed.json`.
+    soft: a NumPy file (n, classes) for the training images: distributions, or counts, learnt in place of the labels.
+    smooth: label smoothing; 0.1 spreads a tenth of each label evenly over all classes.
+    teacher, temperature: a basket whose mean softmax, at this temperature (1), is learnt in place of the labels.
     out: a folder for the basket. A finished basket of the same settings there is not trained again.
     trust: load backbones of probes that can run code when loaded.
     checkpoint_seconds: how often, at most, the state of training is written into `out`.
@@ -142,8 +207,10 @@ def train(
         specs=(specs,) if isinstance(specs, str) else tuple(specs),
         data=data if isinstance(data, str) else data.name,
         seeds=tuple(range(seeds)) if isinstance(seeds, int) else tuple(seeds),
-        epochs=epochs, batch=batch, rate=rate, weight_decay=weight_decay, target=target,
-        augment=augment,
+        epochs=epochs, batch=batch, rate=rate, weight_decay=weight_decay,
+        target=tuple(map(float, target)) if isinstance(target, Sequence) else target, within=within,
+        augment=augment, soft=None if soft is None else str(soft), smooth=smooth,
+        teacher=None if teacher is None else str(teacher), temperature=temperature,
     )  # fmt: skip
     place = pick_device(device)
     if is_probe(config.specs[0]):
@@ -158,10 +225,11 @@ def train(
     if target is not None and test is None:
         raise UserError("a target needs a test split: give test= beside the data set")
     record = asdict(config) | {"data_sha256": [split.sha256 for split in (lesson_data, test) if split]}
+    record |= soft_hashes(config)
     return _kept(
         out,
         record,
-        [name for spec in config.specs for name in names_of(config, spec)],
+        [name for spec in config.specs for name in names_in_bands(config, spec)],
         lambda folder: _train_all(config, lesson_data, test, place, folder, checkpoint_seconds, quiet),
         files.load_folder,
         quiet,
@@ -207,6 +275,12 @@ def names_of(config: TrainConfig, spec: str) -> tuple[str, ...]:
     return (name,) if len(config.seeds) == 1 else tuple(f"{name}-s{seed}" for seed in config.seeds)
 
 
+def names_in_bands(config: TrainConfig, spec: str) -> tuple[str, ...]:
+    """`names_of`, or `mlp-10-s0-at-97.5`, … : those of the lowest target first."""
+    names = names_of(config, spec)
+    return tuple(f"{name}-at-{100 * target:g}" for target in config.bands for name in names) or names
+
+
 def meet(data: Dataset | Photographs, classes: tuple[str, ...]) -> Tensor:
     """The labels of `data` as indices into `classes`, by class name; -1 where an image has none."""
     known = {name: index for index, name in enumerate(classes)}
@@ -223,8 +297,40 @@ def _train_all(
     config: TrainConfig, data: Dataset, test: Dataset | None, device: torch.device, folder: Path | None,
     seconds: float, quiet: bool,
 ) -> list[Entry]:  # fmt: skip
+    entries, missed = list[Entry](), list[tuple[str, Missed]]()
+    for lesson, material, outcome in fleets(config, data, test, device, folder, seconds, quiet):
+        missed += [(lesson.spec, one) for one in outcome.missed]
+        if outcome.trained:
+            entries += _entries(lesson, outcome.trained, material, config, data.classes)
+    if not entries:
+        best = some([f"{zoo.name_of(spec)}: {one.said()}" for spec, one in missed])
+        raise NotReached(
+            f"no network stood within ±{config.within:g} of a target ({best}): give more --epochs, a wider --within "
+            "or other targets"
+        )
+    if folder is not None and config.bands:
+        told = [{"spec": spec, **one._asdict()} for spec, one in missed]
+        write_atomically(folder / MISSED, (json.dumps(told, indent=1) + "\n").encode())
+    return entries
+
+
+def missed_in(folder: Path) -> list[tuple[str, Missed]]:
+    """The networks, by spec, that a training with bands into `folder` could not keep at a target."""
+    if not (folder / MISSED).exists():
+        return []
+    form = {"spec": str, "seed": COUNT, "target": NUMBER, "overshot": COUNT, "tries": COUNT, "best": NUMBER}
+    rows = check(read_json(folder / MISSED, "train again"), [form], str(folder / MISSED))
+    return [(row["spec"], Missed(**{name: row[name] for name in Missed._fields})) for row in rows]
+
+
+def fleets(
+    config: TrainConfig, data: Dataset, test: Dataset | None, device: torch.device, folder: Path | None = None,
+    seconds: float = 10.0, quiet: bool = False,
+) -> Iterator[tuple[Lesson, Material, Outcome]]:  # fmt: skip
+    """Train one spec after another: what each fleet was to do, with what, and what it came to."""
     tested = None if test is None else (test.images.to(device), meet(test, data.classes).to(device))
-    material = Material(data.images.to(device), data.labels.to(device), tested, len(data.classes))
+    learnt = distributions(config, data, device)
+    material = Material(data.images.to(device), data.labels.to(device), tested, len(data.classes), learnt)
     if test is not None and test.images.shape[1:] != data.images.shape[1:]:
         raise UserError(
             f"test images have shape {tuple(test.images.shape[1:])}, training images {tuple(data.images.shape[1:])}"
@@ -239,7 +345,6 @@ def _train_all(
         * (len(data) // lesson.batch)
         for lesson in lessons
     )
-    entries: list[Entry] = []
     with progress("Training", steps, quiet=quiet) as bar:
         done, shown = 0, time.monotonic()
 
@@ -258,14 +363,13 @@ def _train_all(
             )
             try:
                 with one_thread() if _small(lesson, material) else nullcontext():
-                    trained = train_fleet(lesson, material, Checkpoint(path, seconds), advance)
-                entries += _entries(lesson, trained, material, config, data.classes)
+                    outcome = train_fleet(lesson, material, Checkpoint(path, seconds), advance)
+                yield lesson, material, outcome
             except torch.OutOfMemoryError as error:
                 raise UserError(
                     f"{len(lesson.seeds)} networks {lesson.spec!r} at batch {lesson.batch} do not fit on {device}: "
                     "give fewer seeds, a smaller --batch or --device cpu"
                 ) from error
-    return entries
 
 
 def _small(lesson: Lesson, material: Material) -> bool:
@@ -294,22 +398,52 @@ def _lesson(config: TrainConfig, spec: str, data: Dataset) -> Lesson:
         rate=config.rate or recipe.rate,
         decay=recipe.decay,
         weight_decay=config.weight_decay,
-        target=config.target,
+        target=None if config.bands or not config.targets else config.targets[0],
+        bands=config.bands,
+        within=config.within or 0.0,
         pretraining_epochs=recipe.pretraining_epochs and epochs_of(recipe.pretraining_epochs),
         augment=augmentation(config.augment),
     )
 
 
+def restored(lesson: Lesson, trained: Mapping[str, Trained], material: Material) -> list[Entry]:
+    """The trained members as networks in eval mode, in the order of their names, without accuracies.
+
+    With bands: of the lowest target first, without those that no seed reached; `training` says which it was.
+    """
+    entries = []
+    for target in lesson.bands or (None,):
+        for name, asked in zip(lesson.names, lesson.seeds, strict=True):
+            filed = [key(seed, target) for seed in (tries(asked) if lesson.bands else [asked])]
+            found = next((one for one in filed if one in trained), None)
+            if found is None:
+                continue
+            seed, record = int(found.partition("@")[0]), trained[found].record
+            if target is not None:
+                record = record | {"target": target, "within": lesson.within, "retries": (seed - asked) // APART}
+            module = fresh_module(lesson.spec, material.shape, material.classes, seed)
+            module.load_state_dict(trained[found].weights)
+            entries.append(
+                Entry(
+                    name=name if target is None else f"{name}-at-{100 * target:g}",
+                    module=module.eval(),
+                    preprocess=lesson.preprocess,
+                    classes=None,
+                    shape=material.shape,
+                    spec=lesson.spec,
+                    seed=seed,
+                    training=record,
+                )
+            )
+    return entries
+
+
 def _entries(
-    lesson: Lesson, trained: dict[int, Trained], material: Material, config: TrainConfig, classes: tuple[str, ...]
+    lesson: Lesson, trained: dict[str, Trained], material: Material, config: TrainConfig, classes: tuple[str, ...]
 ) -> list[Entry]:
     """The trained members as networks, with their accuracy on both splits."""
-    modules = []
-    for seed in lesson.seeds:
-        module = fresh_module(lesson.spec, material.shape, material.classes, seed)
-        module.load_state_dict(trained[seed].weights)
-        modules.append(module.eval())
-    fleet = Fleet(modules, lesson.seeds, device=material.images.device)
+    entries = restored(lesson, trained, material)
+    fleet = Fleet([one.module for one in entries], [one.seed for one in entries], device=material.images.device)
     splits = {"train": (material.images, material.labels)} | ({"test": material.test} if material.test else {})
     scores = {name: accuracies(fleet, *split, lesson.preprocess) for name, split in splits.items()}
     settings = {
@@ -326,18 +460,13 @@ def _entries(
         "augment": None if lesson.augment is None else {"spec": config.augment, **asdict(lesson.augment)},
         "device": material.images.device.type,
         "torch": torch.__version__,
-    }
+    } | soft_told(config)
     return [
-        Entry(
-            name=name,
-            module=module,
-            preprocess=lesson.preprocess,
+        replace(
+            entry,
             classes=classes,
-            shape=material.shape,
-            spec=lesson.spec,
             accuracy={split: score[row] for split, score in scores.items()},
-            seed=lesson.seeds[row],
-            training=settings | trained[lesson.seeds[row]].record,
+            training=settings | entry.training,
         )
-        for row, (name, module) in enumerate(zip(lesson.names, modules, strict=True))
+        for row, entry in enumerate(entries)
     ]

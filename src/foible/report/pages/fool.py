@@ -10,8 +10,8 @@ from typing import Any
 
 from PIL import Image
 
-from foible.recipes.fool.apart import kept
 from foible.recipes.fool.summary import noted, summarise
+from foible.rejection.beside_run import kept
 from foible.report import choose
 from foible.report.counts import count
 from foible.report.page import fitted, skeleton, template

@@ -85,15 +85,15 @@ def found_of(archive: Archive, draws: int, networks: int) -> Found:
     ]
     return Found(
         torch.tensor(outcome, dtype=torch.int64),
-        _spread(archive.candidates, trial),
-        _spread(archive.forwards, trial),
+        spread_costs(archive.candidates, trial),
+        spread_costs(archive.forwards, trial),
         torch.zeros(len(rows), dtype=torch.int64),
         Accepted.gather(events, draws, networks),
         trial,
     )
 
 
-def _spread(costs: Tensor, trial: Tensor) -> Tensor:
+def spread_costs(costs: Tensor, trial: Tensor) -> Tensor:
     """Each trial's costs over its rows, evenly; the first rows take what is left over."""
     rows = torch.bincount(trial, minlength=len(costs))
     first = rows.cumsum(0) - rows

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from foible.errors import UserError
 from foible.spaces.cppn.files import genome_in, written
-from foible.spaces.cppn.genome import INPUTS, Draw, Genomes, fresh, mutated
+from foible.spaces.cppn.genome import INPUTS, Draw, Genomes, fresh, mutated, sound
 from foible.spaces.cppn.render import render
 
 __all__ = ["Cppn", "Genomes"]
@@ -46,6 +46,10 @@ class Cppn:
     def written(self, genomes: Genomes, shape: Shape) -> list[list[float]]:
         """Each as numbers that a row of findings can hold."""
         return written(genomes, shape[0])
+
+    def sound(self, genomes: Genomes, shape: Shape) -> bool:
+        """Whether these can be drawn: they may be anybody's."""
+        return sound(genomes, shape[0], self.nodes)
 
     def read(self, values: Sequence[float], shape: Shape, what: str) -> Genomes:
         """What `written` wrote, as a batch of one; checked, since it may be anybody's."""

@@ -44,6 +44,21 @@ def none(outputs: int, most: int) -> int:
     return INPUTS + most + outputs
 
 
+def sound(genomes: Genomes, outputs: int, most: int) -> bool:
+    """Whether every number stands for something: each connection leads from a node to a later one, and is in order."""
+    hidden, activation, source, target, weight = genomes
+    free = target == none(outputs, most)
+    key = torch.where(free, 1 << 24, target.int() * (none(outputs, most) + 1) + source)
+    right = [
+        (hidden >= 0) & (hidden <= most), activation < len(ACTIVATIONS), weight.abs() <= RANGE,
+        free | ((source >= 0) & (source < target) & (source < INPUTS + hidden[:, None])),
+        free | ((target >= INPUTS) & (target < INPUTS + hidden[:, None]))
+        | ((target >= INPUTS + most) & (target < none(outputs, most))),
+        (key[:, 1:] > key[:, :-1]) | free[:, 1:],
+    ]  # fmt: skip
+    return all(bool(part.all()) for part in right)
+
+
 def polynomial(values: Tensor, drawn: Tensor, low: float, high: float) -> Tensor:
     """Polynomial mutation (Deb and Agrawal) of a tenth of the values. drawn: uniforms of their shape; one below 0.1
     says that a value changes, and its place there by how much."""

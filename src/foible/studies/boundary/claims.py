@@ -1,0 +1,160 @@
+"""What paper 4 claims, tested: an effect with its interval, then p and the verdict, for each claim.
+
+p is one-sided, for the claim; that of "no correlation" is two-sided. Nothing is corrected for the number of claims.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from foible.studies.boundary import paper
+from foible.studies.boundary.chance import (
+    Effect,
+    above_nothing,
+    differ,
+    interval,
+    main_effect,
+    rank_correlation,
+    verdict,
+)
+from foible.studies.boundary.tables import Fleet, Nine, apart, fleet_shares, percent, votes
+from foible.studies.boundary.types import Floats, Ints, Opinion, opinion, types_of
+from foible.studies.common import Row
+
+CLAIMS, FACTORIAL = "Claims", "Architecture × recipe, the nine networks"
+MLP = paper.ARCHITECTURES["mlp4"]
+
+
+def rows_for(claim: str, effect: str, found: Effect, said: str | None = None) -> list[Row]:
+    """The effect, and p with the verdict. said: another verdict than that of a one-sided p."""
+    low, high = (value if math.isfinite(value) else None for value in (found.low, found.high))
+    measured, p = (value if math.isfinite(value) else None for value in (found.effect, found.p))
+    return [
+        Row(CLAIMS, f"{claim}: {effect}", None, measured, low, high, found.n),
+        Row(CLAIMS, f"{claim}: p ({said or verdict(found)})", None, p, n=found.n),
+    ]
+
+
+def with_accuracy(fleets: Sequence[Fleet], people: Opinion | None) -> list[Row]:
+    """A falls and C rises with accuracy, by architecture: the slope of each repeat over the accuracies it reached.
+    Without people: ten seeds disagree on fewer images."""
+    rows = []
+    signs = {"A": -1, "C": 1} if people is not None else {"disagree": -1}
+    for name in _architectures(fleets):
+        mine = sorted((one for one in fleets if one.architecture == name), key=lambda one: one.target)
+        shares = [fleet_shares(one, people) for one in mine]
+        repeats = min(len(one.said) for one in mine)
+        for key, sign in signs.items():
+            table = np.stack([one[key][:repeats] for one in shares])  # (targets, repeats)
+            words = {"A": "A falls with accuracy", "C": "C rises with accuracy",
+                     "disagree": "networks disagree less with accuracy"}[key]  # fmt: skip
+            rows += rows_for(f"{words}, {name}", "% of the images for each % of accuracy",
+                             above_nothing(slopes(table, [one.target for one in mine]), sign))  # fmt: skip
+    return rows
+
+
+def slopes(table: Floats, targets: Sequence[float]) -> Floats:
+    """(repeats,) by least squares, of values (targets, repeats); none for a single target."""
+    at = np.asarray(targets, np.float64) - np.mean(targets)
+    return np.asarray(at @ table / (at @ at)) if len(targets) > 1 else np.zeros(0)
+
+
+def of_mlps(fleets: Sequence[Fleet], people: Opinion | None) -> list[Row]:
+    """MLPs have the fewest of type A and the most of type C, at each accuracy: against the nearest other one. Without
+    people: their seeds disagree least."""
+    rows = []
+    wanted = {"A": -1, "C": 1} if people is not None else {"disagree": -1}
+    for target in sorted({one.target for one in fleets}):
+        shares = {one.architecture: fleet_shares(one, people) for one in fleets if one.target == target}
+        if MLP not in shares or len(shares) < 2:
+            continue
+        for key, sign in wanted.items():
+            # The claim is about all others: it holds where it holds against the one that speaks most against it.
+            tests = [differ(shares[MLP][key], other[key], sign) for name, other in shares.items() if name != MLP]
+            worst = max(tests, key=lambda one: (one.p if math.isfinite(one.p) else 2.0, -sign * one.effect))
+            words = {"A": "MLPs have least of type A", "C": "MLPs have most of type C",
+                     "disagree": "MLPs disagree least"}[key]  # fmt: skip
+            rows += rows_for(f"{words}, {percent(target)}", "difference from the nearest other, % of the images", worst)
+    return rows
+
+
+def softmax_order(nine: Nine, people: Opinion) -> list[Row]:
+    """Table 4: A lies below C, and below images on which both disagree. A value an image, its mean over networks."""
+    types, sure = types_of(nine.said, people), nine.sure.mean(0)
+    at = percent(nine.target)
+    return [
+        *rows_for(f"largest softmax lower for A than for C, {at}", "difference",
+                  differ(sure[types.a], sure[types.c], -1)),
+        *rows_for(f"largest softmax lower for A than where both disagree, {at}", "difference",
+                  differ(sure[types.a], sure[types.both_disagree], -1)),
+    ]  # fmt: skip
+
+
+def certainties(fleet: Fleet, counts: Ints, drawn: Floats) -> list[Row]:
+    """No correlation of the certainty of people and of networks, over the images that people disagree on."""
+    people = opinion(counts)
+    own = votes(fleet.said, counts.shape[1]).max(-1).mean(0) / fleet.said.shape[1]
+    mask = ~people.agree
+    some = drawn[:, mask]
+    some = some[some.sum(1) > 0]
+    claim = f"certainty of people and networks is not correlated, {fleet.architecture}, {percent(fleet.target)}"
+    if mask.sum() < 3 or not len(some):
+        return rows_for(claim, "rank correlation", Effect(math.nan, math.nan, math.nan, math.nan, int(mask.sum())))
+    found = rank_correlation(own[mask], people.share[mask], some)
+    said = (
+        "cannot be told" if not math.isfinite(found.p) else "there is one" if found.p < 0.05 else
+        "none is seen, which does not prove that there is none"
+    )  # fmt: skip
+    return rows_for(claim, "rank correlation", found, said)
+
+
+def like_people(nine: Nine, one_by_one: Ints, drawn: Floats) -> list[Row]:
+    """Two people disagree as often as two networks: the difference, over walks drawn again; p is two-sided."""
+    gap = apart(one_by_one) - apart(nine.said)
+    again = drawn @ gap / drawn.sum(1)
+    side = min(float((again <= 0).mean()), float((again >= 0).mean()))
+    low, high = interval(again)
+    p = min(1.0, 2 * max(side, 1 / (len(again) + 1)))
+    found = Effect(100 * float(gap.mean()), 100 * low, 100 * high, p, len(gap))
+    said = "they differ" if p < 0.05 else "no difference is seen"
+    return rows_for(f"two people disagree as often as two networks, {percent(nine.target)}",
+                    "people less networks, % of the images", found, said)  # fmt: skip
+
+
+def factorial(values: Floats, rows: Sequence[str], columns: Sequence[str], what: str) -> list[Row]:
+    """A two-way table with the means of its rows and columns, and an exact permutation test of each.
+
+    values: (architectures, recipes), a network each.
+    """
+    cells = [
+        Row(FACTORIAL, f"{row}, {column}: {what}", None, float(values[i, j]), n=1)
+        for i, row in enumerate(rows)
+        for j, column in enumerate(columns)
+    ]
+    means = [
+        Row(FACTORIAL, f"{name}, mean: {what}", None, float(mean), n=len(values) * values.shape[1] // many)
+        for names, many, axis in ((rows, len(rows), 1), (columns, len(columns), 0))
+        for name, mean in zip(names, values.mean(axis), strict=True)
+    ]
+    tests = []
+    for name, p in (("architectures", main_effect(values)), ("recipes", main_effect(values.T))):
+        said = "cannot be told" if not math.isfinite(p) else "they differ" if p < 0.05 else "no difference is seen"
+        tests.append(Row(FACTORIAL, f"{name}: p ({said})", None, p if math.isfinite(p) else None, n=values.size))
+    return cells + means + tests
+
+
+def two_way(values: Mapping[str, float]) -> tuple[Floats, list[str], list[str]]:
+    """Networks named by architecture and number of recipe (MLP1 … ViT3) as a table; empty where one is missing."""
+    architectures = list(dict.fromkeys(name.rstrip("0123456789") for name in values))
+    numbers = sorted({name[len(name.rstrip("0123456789")) :] for name in values})
+    if any(f"{one}{number}" not in values for one in architectures for number in numbers):
+        return np.zeros((0, 0)), [], []
+    table = np.array([[values[f"{one}{number}"] for number in numbers] for one in architectures])
+    return table, architectures, [f"recipe {number}" for number in numbers]
+
+
+def _architectures(fleets: Sequence[Fleet]) -> list[str]:
+    return list(dict.fromkeys(one.architecture for one in fleets))

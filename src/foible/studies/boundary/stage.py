@@ -1,0 +1,177 @@
+"""What the paper's own study is made of: networks of matched accuracies, images between two classes, and people.
+
+Everything is kept in the study's folder; what is there is not made again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from foible.basket import Basket
+from foible.data import Dataset, load
+from foible.errors import UserError
+from foible.findings.tally import summarise
+from foible.generators import train_generator
+from foible.recipes.boundary.reading import Interpolations, people_one_by_one
+from foible.recipes.boundary.recipe import boundary
+from foible.recipes.hunt.recipe import hunt
+from foible.studies.boundary.metrics import Measured
+from foible.studies.boundary.networks import RECIPES, WITHIN, crowds, nine
+from foible.studies.boundary.paper import ARCHITECTURES
+from foible.studies.boundary.tables import Fleet, Nine, percent, votes
+from foible.studies.boundary.types import Bools, Floats, Ints
+from foible.text import some
+
+LEAST_PEOPLE = 2
+SCALES: dict[str, dict[str, Any]] = {
+    "quick": {
+        "images": 3000, "tested": 500, "generator": "vae:10", "generator_epochs": 20, "ends": "images", "sure": 0.9,
+        "targets": (0.8, 0.85), "higher": (), "repeats": 2, "seeds": 2, "epochs": 20, "within": 0.01,
+        "trials": 10, "patience": 30, "small": {"mlp4": "mlp:64", "cnn4": "lenet", "vit4": "vit4:patch=14"},
+    },
+    "paper": {
+        "images": 0, "tested": 0, "generator": "dcgan", "generator_epochs": None, "ends": "samples", "sure": 0.99,
+        "targets": (0.975, 0.98, 0.985), "higher": (0.99, 0.995), "repeats": 10, "seeds": 10, "epochs": None,
+        "within": WITHIN, "trials": 200, "patience": 250, "small": {},
+    },
+}  # fmt: skip
+
+
+class People(NamedTuple):
+    """one_by_one: (people, images) classes, of those who labelled every image. counts: (images, classes)."""
+
+    one_by_one: Ints
+    counts: Ints
+
+
+class Judged(NamedTuple):
+    """Nine networks on the images and on the test images: logits (networks, images, classes) and for each test image
+    whether it was right, and how sure (networks, test images)."""
+
+    nine: Nine
+    logits: Floats
+    right: Bools
+    sure: Floats
+    folder: str
+
+
+def specs_of(plan: Mapping[str, Any]) -> dict[str, str]:
+    """By the paper's name, the spec of each architecture: the paper's, or a small one in its place."""
+    wanted = plan.get("architectures") or list(ARCHITECTURES)
+    for one in wanted:
+        if one not in ARCHITECTURES:
+            raise UserError(
+                f"architectures has {one!r}: expected some of {', '.join(ARCHITECTURES)}, blanks between them"
+            )
+    return {ARCHITECTURES[one]: plan["small"].get(one, one) for one in wanted}
+
+
+def nine_of(plan: Mapping[str, Any], used: str, out: Path, how: Mapping[str, Any]) -> dict[float, str]:
+    """By target, the folder of a basket of the nine that stand at it."""
+    specs = specs_of(plan)
+    recipes = {
+        name: replace(recipe, spec=specs[kind])
+        for name, recipe in RECIPES.items()
+        if (kind := name.rstrip("123")) in specs
+    }
+    folders = nine(used, out / "nine", plan["targets"], recipes=recipes, epochs=plan["epochs"], within=plan["within"],
+                   **how)  # fmt: skip
+    return {100 * target: str(folder) for target, folder in folders.items()}
+
+
+def made_between(
+    plan: Mapping[str, Any], used: str, out: Path, generator: str, basket: str, how: Mapping[str, Any]
+) -> Path:
+    """The run of images between classes. generator: a folder, or the spec of one that is trained now; without, the
+    plan's own. A short one that encodes begins with real images: its samples do not show every class."""
+    folder = Path(generator or plan["generator"])
+    if not folder.is_dir():
+        spec, folder = str(folder), out / "generator"
+        train_generator(spec, used, out=folder, epochs=plan["generator_epochs"], **how)
+    ends = "samples" if generator else plan["ends"]
+    boundary(basket, used, out=out / "images", generator=str(folder), ends=ends, sure=plan["sure"], **how)
+    return out / "images"
+
+
+def judged(folder: str, target: float, made: Interpolations, test: Dataset, device: str) -> Judged:
+    """What the networks of a folder say of the images, in the order of their classes, and of the test images."""
+    group = Basket.open(folder, device=device)
+    if len(group) < 2:
+        raise UserError(f"{folder} has {len(group)} network: where networks disagree takes two or more")
+    if set(group.classes) != set(made.classes) or set(test.classes) != set(made.classes):
+        raise UserError(
+            f"the networks in {folder} know other classes ({some(group.classes, 10)}) than the images between classes "
+            f"({some(made.classes, 10)}): give --images of the same task"
+        )
+    place = [group.classes.index(name) for name in made.classes]
+    logits = group.predict(made.images)[..., place].double().numpy()
+    chances = group.predict(test.images).softmax(2)
+    truth = torch.tensor([group.classes.index(name) for name in test.classes])[test.labels]
+    right = (chances.argmax(2) == truth).numpy()
+    softmax = torch.from_numpy(logits).softmax(2)
+    accuracy = 100 * right.mean(1)
+    return Judged(
+        Nine(round(target or float(accuracy.mean()), 4), group.names, softmax.argmax(2).numpy(),
+             softmax.amax(2).numpy(), accuracy),
+        logits, right, chances.amax(2).double().numpy(), folder,
+    )  # fmt: skip
+
+
+def fleets_of(
+    plan: Mapping[str, Any], used: str, images: Tensor, classes: Sequence[str], out: Path, how: Mapping[str, Any]
+) -> tuple[list[Fleet], list[str]]:
+    """Ten seeds, ten times, of each architecture and accuracy, on images (n, …) whose classes are numbered as here; and
+    who did not arrive."""
+    fleets, missed = [], []
+    many = plan["seeds"]
+    first = how["seed"] * plan["repeats"] * many
+    known = load(used, "test", quiet=True).classes
+    place = [known.index(name) for name in classes]
+    wanted = plan.get("fleets") or plan.get("architectures")
+    for name, spec in specs_of(plan | {"architectures": wanted}).items() if wanted != ["none"] else ():
+        targets = (*plan["targets"], *(plan["higher"] if name == "CNN" else ()))
+        for crowd in crowds(
+            spec, used, images, targets, range(first, first + plan["repeats"] * many), out=out / "crowds",
+            device=how["device"], quiet=how["quiet"], epochs=plan["epochs"], within=plan["within"],
+        ):  # fmt: skip
+            if crowd.missed:
+                missed.append(f"{name}, {percent(100 * crowd.target)}: {len(crowd.missed)} seeds did not stand there.")
+            said = crowd.logits[..., place].argmax(2).astype(np.int64)
+            # Those that did not arrive leave no gap: a repeat is the next `many` that did.
+            whole = len(said) // many * many
+            if whole:
+                fleets.append(
+                    Fleet(name, round(100 * crowd.target, 4), said[:whole].reshape(-1, many, said.shape[1]),
+                          100 * crowd.accuracy[:whole].reshape(-1, many))
+                )  # fmt: skip
+    return fleets, missed
+
+
+def people_of(run: Path, made: Interpolations) -> People:
+    """Those who labelled every image; nobody where fewer than two did."""
+    everyone = people_one_by_one(run)
+    whole = everyone[(everyone >= 0).all(1)]
+    if len(whole) < LEAST_PEOPLE:
+        whole = whole[:0]
+    return People(whole, votes(whole, len(made.classes)))
+
+
+def hunted(
+    basket: Basket | str, used: str, out: Path, plan: Mapping[str, Any], how: Mapping[str, Any]
+) -> dict[str, Measured]:
+    """By network the share of trials, in %, that find a mistake of it: each in turn the suspect, the others its peers,
+    from the same images with the same draws."""
+    hunt(basket, used, out=out, trials=plan["trials"], patience=plan["patience"], split="test", shrink=False,
+         realism="none", **how)  # fmt: skip
+    return {
+        row["suspect"]: Measured(100 * row["success"], 100 * row["low"], 100 * row["high"], row["trials"])
+        for row in summarise(out)
+        if row["trials"]
+    }
