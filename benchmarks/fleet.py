@@ -194,6 +194,7 @@ def main() -> None:
             ("MLPs of 500 units", "mlp:500", 10, 468, 4.0),
             ("MLPs of 500 units", "mlp:500", 100, 468, 40.0),
             ("LeNets", "lenet", 100, 100, 5.0),
+            ("CNNs of paper 4", "cnn4", 100, 30, 5.0),
         ]
     else:
         cases = [("MLPs of 500 units", "mlp:500", 10, 100, 1.3)]

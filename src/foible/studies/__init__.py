@@ -108,7 +108,7 @@ STUDIES: dict[str, tuple[str, str]] = {
     ),
     "boundary": (
         "foible.studies.boundary.study",
-        "Paper 4, Tables 2–5: where networks and real people agree and disagree (CIFAR-10H).",
+        "Paper 4, Tables 2–5, Figs. 1–4: images between digits (--data mnist); real people (CIFAR-10H).",
     ),
     "uncertain": (
         "foible.studies.boundary.uncertain",
