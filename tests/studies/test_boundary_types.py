@@ -12,7 +12,6 @@ from foible.errors import UserError
 from foible.studies import run_study
 from foible.studies.boundary.types import (
     certainty,
-    error_consistency,
     fewer_people,
     flips,
     opinion,
@@ -50,16 +49,6 @@ def test_what_the_tables_count() -> None:
     assert flips(np.array([[0, 0, 1, 1], [0, 1, 0, 2]])).tolist() == [1, 3]
 
 
-def test_error_consistency_is_kappa() -> None:
-    from sklearn.metrics import cohen_kappa_score
-
-    draw = np.random.default_rng(0)
-    one, other = draw.random(500) < 0.8, draw.random(500) < 0.7
-    assert error_consistency(one, other) == pytest.approx(cohen_kappa_score(one, other))
-    assert error_consistency(one, one) == pytest.approx(1.0)
-    assert np.isnan(error_consistency(np.ones(4, bool), np.ones(4, bool)))
-
-
 def test_fewer_people_are_drawn_from_those_there_were() -> None:
     counts = np.array([[30, 20, 0], [2, 0, 1]])
     some = fewer_people(counts, 10, 0)
@@ -80,7 +69,7 @@ def test_the_study_counts_what_simulated_people_said(tmp_path: Path) -> None:
     np.save(tmp_path / "people.npy", counts)
     result = run_study(
         "boundary", scale="quick", data="digits", out=tmp_path / "out", quiet=True,
-        options={"people": str(tmp_path / "people.npy")},
+        options={"people": str(tmp_path / "people.npy"), "epochs": "1", "trials": "2"},
     )  # fmt: skip
     rows = {(row.table.partition(":")[0], row.quantity): row.measured for row in result.rows}
     split = 100 * len(labels[::5]) / len(labels)
@@ -91,5 +80,8 @@ def test_the_study_counts_what_simulated_people_said(tmp_path: Path) -> None:
     assert c + both == pytest.approx(split)
     whole = [value for (table, name), value in rows.items() if table == "Table 3" and name.endswith("; 10 people")]
     assert sum(value for value in whole if value is not None) == pytest.approx(100)
-    with pytest.raises(UserError, match="not labelled yet: 0 of 165"):
-        run_study("boundary", scale="quick", data="mnist", out=tmp_path / "other", quiet=True)
+    metric = {name for table, name in rows if table.startswith("Which metric? Each")}
+    assert {"lenet: κ with people", "lenet: hunt: share of trials that find a mistake, %"} <= metric
+    assert any("2 networks were hunted" in note for note in result.notes)
+    with pytest.raises(UserError, match="leave them out"):
+        run_study("boundary", data="cifar10", out=tmp_path / "other", quiet=True, options={"generator": "G"})

@@ -107,7 +107,8 @@ def test_every_study_says_what_it_shows() -> None:
     assert SCALES == ("quick", "paper")
     for name, (module, about) in STUDIES.items():
         stem = name.replace("-", "_")
-        papers = rf"(peer_pressure|intriguing|sympathetic)\.{stem}|easily_fooled\.{stem.removeprefix('fooling_')}"
+        fooled = stem.removeprefix("fooling_")
+        papers = rf"(peer_pressure|intriguing|sympathetic|boundary)\.{stem}|easily_fooled\.{fooled}"
         home = rf"foible\.studies\.({papers}|{stem})(\.study)?"
         assert re.fullmatch(home, module)
         assert about.endswith(".")

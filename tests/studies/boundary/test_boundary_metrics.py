@@ -60,9 +60,13 @@ def test_which_measure_foretells_the_hunt() -> None:
     measured = {row.quantity: row.measured for row in rows}
     assert measured["calibration error (15 bins)"] == pytest.approx(-1.0)
     assert "calibration error" in words
-    assert "over 12 networks" in words
-    _, few = metrics.foretells(_networks(4), 0)
-    assert "4 networks are too few" in few
+    assert "over 12 networks of 12 trainings, 1 of them without a find" in words
+    assert all(row.low is not None for row in rows)
+    some, few = metrics.foretells(_networks(4), 0)
+    assert all(row.low is None for row in some)
+    assert "4 trainings are too few" in few
+    twice = {f"{target} %, {name}": one for target in (97, 98) for name, one in _networks(4).items()}
+    assert "over 8 networks of 4 trainings" in metrics.foretells(twice, 0)[1]
     nothing, none = metrics.foretells(_networks(2), 0)
     assert not nothing
     assert "at least three" in none

@@ -8,12 +8,12 @@ import pytest
 from foible.studies.boundary import claims, figures, tables
 from foible.studies.boundary.chance import times
 from foible.studies.boundary.tables import Fleet, Nine
-from foible.studies.boundary.types import opinion, unanimous
+from foible.studies.boundary.types import opinion, unanimous, votes
 from foible.studies.common import Row
 
 # Ten simulated people on eight images of two walks: they agree on the first five.
 PEOPLE = np.array([[0, 1, 2, 0, 1, 0, 0, 1]] * 5 + [[0, 1, 2, 0, 1, 0, 1, 1]] * 4 + [[0, 1, 2, 0, 1, 1, 1, 2]])
-COUNTS = tables.votes(PEOPLE, 3)
+COUNTS = votes(PEOPLE, 3)
 SAID = np.array([[0, 1, 2, 0, 1, 0, 0, 1], [0, 1, 2, 1, 1, 0, 0, 1], [0, 1, 1, 0, 1, 0, 1, 1]])
 NINE = Nine(98.0, ("MLP1", "CNN1", "ViT1"), SAID, np.where(SAID == 1, 0.9, 0.6), np.full(3, 98.0))
 PAIR = np.repeat([0, 1], 4)

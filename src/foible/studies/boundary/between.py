@@ -34,6 +34,7 @@ from foible.studies.boundary.stage import (
     nine_of,
     people_of,
     specs_of,
+    told,
 )
 from foible.studies.boundary.tables import Fleet, percent
 from foible.studies.boundary.types import Floats, Opinion, flips, opinion
@@ -69,6 +70,8 @@ def run_between(
     plan = SCALES[scale] | {key: value for key, value in given.items() if value}
     if given["targets"]:
         plan["higher"] = ()
+    if given["architectures"] and not given["fleets"]:
+        plan["fleets"] = given["architectures"]
     used = fewer(named, plan["images"], out, tested=plan["tested"]) if plan["images"] and named in KNOWN else named
     test = load(used, "test", quiet=quiet)
     how: dict[str, Any] = {"seed": seed, "device": device, "quiet": quiet}
@@ -86,8 +89,7 @@ def run_between(
         "networks": {percent(group.nine.target): list(group.nine.names) for group in groups},
         "accuracies, %": {percent(group.nine.target): [round(one, 2) for one in group.nine.accuracy.tolist()]
                           for group in groups},
-        "seeds": {f"{one.architecture}, {percent(one.target)}": f"{one.said.shape[0]} × {one.said.shape[1]}"
-                  for one in fleets},
+        "seeds": {f"{one.architecture}, {percent(one.target)}": told(one) for one in fleets},
         **({} if basket else {"architectures": specs_of(plan)}),
         **({} if images else {"generator": generator or plan["generator"]}),
         **({"trained on": plan["images"], "tested on": len(test)} if used != named else {}),

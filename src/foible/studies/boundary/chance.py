@@ -20,8 +20,8 @@ MOST_EXACT = 50_000  # orders of a table that are all tried
 
 
 class Effect(NamedTuple):
-    """An effect with its 95 % interval, and how likely one as large is by chance in the direction of the claim; against:
-    the same in the other direction. (They sum to more than 1 where chance often gives the same.)"""
+    """An effect with its 95 % interval; p: how likely chance alone gives one as large, in the direction of the claim;
+    against: the same in the other direction. (They sum to more than 1 where chance often gives the same.)"""
 
     effect: float
     low: float

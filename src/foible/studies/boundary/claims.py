@@ -20,8 +20,8 @@ from foible.studies.boundary.chance import (
     rank_correlation,
     verdict,
 )
-from foible.studies.boundary.tables import Fleet, Nine, apart, fleet_shares, percent, votes
-from foible.studies.boundary.types import Floats, Ints, Opinion, opinion, types_of
+from foible.studies.boundary.tables import Fleet, Nine, apart, fleet_shares, percent
+from foible.studies.boundary.types import Floats, Ints, Opinion, certainty, opinion, types_of
 from foible.studies.common import Row
 
 CLAIMS, FACTORIAL = "Claims", "Architecture × recipe, the nine networks"
@@ -96,7 +96,7 @@ def softmax_order(nine: Nine, people: Opinion) -> list[Row]:
 def certainties(fleet: Fleet, counts: Ints, drawn: Floats) -> list[Row]:
     """No correlation of the certainty of people and of networks, over the images that people disagree on."""
     people = opinion(counts)
-    own = votes(fleet.said, counts.shape[1]).max(-1).mean(0) / fleet.said.shape[1]
+    own = certainty(fleet.said).mean(0)
     mask = ~people.agree
     some = drawn[:, mask]
     some = some[some.sum(1) > 0]

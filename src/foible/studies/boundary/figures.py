@@ -11,11 +11,11 @@ from torch import Tensor
 
 from foible import figures
 from foible.studies.boundary.sharpness import Sharpness, Walks
-from foible.studies.boundary.tables import Fleet, fleet_shares, votes
-from foible.studies.boundary.types import Floats, Ints, Opinion
+from foible.studies.boundary.tables import Fleet, fleet_shares
+from foible.studies.boundary.types import Floats, Ints, Opinion, votes
 
 MARKS = ("o", "s", "^", "D", "v", "P")
-RED, BLUE, GREY = ("#f4b183", "#b2182b"), ("#9ecae1", "#08519c"), "#bdbdbd"
+RED, BLUE, GREY = ("#f2a6a6", "#b2182b"), ("#9ecae1", "#08519c"), "#bdbdbd"
 
 
 def one_walk(images: Tensor, them: Walks, classes: Sequence[str], walk: int, out: Path) -> str:
@@ -70,14 +70,17 @@ def with_accuracy(fleets: Sequence[Fleet], people: Opinion | None, out: Path) ->
     keys = ("A", "C") if people is not None else ("disagree",)
     figure, axes = figures.new(1, len(keys), size=(3.9 * len(keys) + 0.6, 3.3))
     names = list(dict.fromkeys(one.architecture for one in fleets))
+    known = {one.target for one in fleets}
+    reach = max(known) - min(known)  # bars of one accuracy stand a little apart
     for axis, key in zip(axes[0], keys, strict=True):
         for number, name in enumerate(names):
             mine = sorted((one for one in fleets if one.architecture == name), key=lambda one: one.target)
             shares = [fleet_shares(one, people)[key] for one in mine]
             spread = [float(one.std(ddof=1)) if len(one) > 1 else 0.0 for one in shares]
-            axis.errorbar([one.target for one in mine], [float(one.mean()) for one in shares], spread, capsize=3,
-                          marker=MARKS[number], color=figures.COLOURS[number], label=name)  # fmt: skip
-        axis.set_xticks(sorted({one.target for one in fleets}))
+            at = [one.target + 0.008 * reach * (number - 1) for one in mine]
+            axis.errorbar(at, [float(one.mean()) for one in shares], spread, capsize=3, marker=MARKS[number],
+                          color=figures.COLOURS[number], label=name)  # fmt: skip
+        axis.set_xticks(sorted(known))
         axis.set_xlabel("test accuracy, %")
         axis.set_ylabel(words[key])
         axis.set_ylim(bottom=0)
@@ -104,6 +107,11 @@ def who_disagrees(fleets: Sequence[Fleet], them: Walks, classes: Sequence[str], 
         axis.tick_params(which="minor", length=0)
         axis.set_xlabel("α")
         axis.set_title(f"{fleet.architecture}, {fleet.target:g} %")
+    figure.suptitle(
+        "Blue: networks disagree. Grey: they agree. (People have not labelled these images yet.)" if counts is None else
+        "Who disagrees: red, people alone; blue, networks alone; white, both; grey, nobody",
+        fontsize=9,
+    )  # fmt: skip
     return figures.save(figure, out, "figure-4")
 
 
@@ -161,7 +169,7 @@ def types_by_people(
     figure, axes = figures.new(1, 3, size=(10.2, 3.0))
     labels = {"threshold": "people agree from, %", "people": "people an image"}
     for axis, what in zip(axes[0], shares, strict=False):
-        for name, word in (("a", "A: networks disagree, people agree"), ("c", "C: the reverse")):
+        for name, word in (("a", "type A"), ("c", "type C")):
             axis.plot(ticks[what], shares[what][name], marker="o", label=word)
         axis.set_xlabel(labels[what])
         axis.set_ylabel("% of the images")

@@ -20,7 +20,7 @@ from foible.errors import UserError
 from foible.processes import one_thread
 from foible.studies.boundary import claims, figures, metrics, paper, tables
 from foible.studies.boundary.chance import rank_correlation, times
-from foible.studies.boundary.stage import fleets_of, hunted
+from foible.studies.boundary.stage import fleets_of, hunted, told
 from foible.studies.boundary.types import (
     Bools,
     Floats,
@@ -80,10 +80,10 @@ def run_photographs(
     """people: a file of counts (images, classes), where it is not CIFAR-10H. given: what takes the place of the plan's
     own. With a basket, networks of matched accuracies are trained only where `targets` asks for them."""
     plan = SCALES[scale] | {key: value for key, value in given.items() if value}
-    targets = plan["targets"] if basket is None or given.get("targets") else ()
+    targets = plan["targets"] if basket is None or given["targets"] else ()
     whole = load(named, "test", quiet=quiet)
     used, start = named, 0
-    if plan["few"] and named in KNOWN and (basket is None or targets):
+    if named in KNOWN and 0 < plan["few"] < len(whole) and (basket is None or targets):
         used = fewer(named, plan["few"], out, tested=min(plan["tested"], len(whole) - plan["few"]))
         start = plan["few"] if used != named else 0
     test = load(used, "test", quiet=quiet) if start else whole
@@ -97,7 +97,7 @@ def run_photographs(
         raise UserError(f"the basket has {len(group)} network: where networks disagree takes two or more")
     with one_thread():
         sure = group.predict(test.images).softmax(2)
-        wanted = plan | {"targets": targets, "higher": plan["higher"] if targets == plan["targets"] else ()}
+        wanted = plan | {"targets": targets, "higher": () if given["targets"] else plan["higher"]}
         fleets, missed = fleets_of(wanted, used, test.images, test.classes, out, how) if targets else ([], [])
     place = [group.classes.index(name) for name in test.classes]
     said, most = sure[..., place].argmax(2).numpy(), sure.amax(2).double().numpy()
@@ -105,8 +105,7 @@ def run_photographs(
         "data": named, "people": people or "CIFAR-10H", "networks": list(group.names), "people an image": crowd,
         "images": len(test), "trials of a hunt": plan["trials"],
         **({"trained on": start, "of": "the test split"} if start and not basket else {}),
-        **({"matched": {f"{one.architecture}, {one.target:g} %": f"{one.said.shape[0]} × {one.said.shape[1]}"
-                        for one in fleets}} if fleets else {}),
+        **({"matched": {f"{one.architecture}, {one.target:g} %": told(one) for one in fleets}} if fleets else {}),
     }  # fmt: skip
     result = Result("boundary", scale, settings, seed)
     few = fewer_people(counts, crowd, seed)
@@ -121,7 +120,7 @@ def run_photographs(
     hunts = hunted(basket or group, used, out / "hunt", plan, how)
     _networks(result, group.names, said, most, test.labels.numpy(), counts, few, drawn, hunts)
     boundary = _count(result, counts, drawn)
-    ticks = {"threshold": [100 * one for one in THRESHOLDS], "people": list(CROWDS)}
+    ticks: dict[str, list[float]] = {"threshold": [100 * one for one in THRESHOLDS], "people": list(CROWDS)}
     result.figures.append(figures.types_by_people(shares, ticks, boundary, out))
     if fleets:
         result.figures.append(figures.with_accuracy(fleets, opinion(few), out))
@@ -215,7 +214,7 @@ def _certain(result: Result, said: Ints, counts: Ints, few: Ints, crowd: int, dr
 
 def _some(drawn: Floats, mask: Bools) -> Floats:
     kept = drawn[:, mask]
-    return kept[kept.sum(1) > 0]
+    return np.asarray(kept[kept.sum(1) > 0])
 
 
 def _networks(

@@ -25,16 +25,17 @@ from foible.recipes.hunt.recipe import hunt
 from foible.studies.boundary.metrics import Measured
 from foible.studies.boundary.networks import RECIPES, WITHIN, crowds, nine
 from foible.studies.boundary.paper import ARCHITECTURES
-from foible.studies.boundary.tables import Fleet, Nine, percent, votes
-from foible.studies.boundary.types import Bools, Floats, Ints
+from foible.studies.boundary.tables import Fleet, Nine, percent
+from foible.studies.boundary.types import Bools, Floats, Ints, votes
 from foible.text import some
 
 LEAST_PEOPLE = 2
 SCALES: dict[str, dict[str, Any]] = {
     "quick": {
-        "images": 3000, "tested": 500, "generator": "vae:10", "generator_epochs": 20, "ends": "images", "sure": 0.9,
+        "images": 3000, "tested": 500, "generator": "vae:10", "generator_epochs": 15, "ends": "images", "sure": 0.9,
         "targets": (0.8, 0.85), "higher": (), "repeats": 2, "seeds": 2, "epochs": 20, "within": 0.01,
-        "trials": 10, "patience": 30, "small": {"mlp4": "mlp:64", "cnn4": "lenet", "vit4": "vit4:patch=14"},
+        "fleets": ["mlp4", "cnn4"], "trials": 8, "patience": 30,
+        "small": {"mlp4": "mlp:64", "cnn4": "lenet", "vit4": "vit4:patch=14"},
     },
     "paper": {
         "images": 0, "tested": 0, "generator": "dcgan", "generator_epochs": None, "ends": "samples", "sure": 0.99,
@@ -67,9 +68,8 @@ def specs_of(plan: Mapping[str, Any]) -> dict[str, str]:
     wanted = plan.get("architectures") or list(ARCHITECTURES)
     for one in wanted:
         if one not in ARCHITECTURES:
-            raise UserError(
-                f"architectures has {one!r}: expected some of {', '.join(ARCHITECTURES)}, blanks between them"
-            )
+            known = ", ".join(ARCHITECTURES)
+            raise UserError(f"{one!r} is no architecture of this study: expected some of {known}, blanks between them")
     return {ARCHITECTURES[one]: plan["small"].get(one, one) for one in wanted}
 
 
@@ -135,14 +135,17 @@ def fleets_of(
     known = load(used, "test", quiet=True).classes
     place = [known.index(name) for name in classes]
     wanted = plan.get("fleets") or plan.get("architectures")
-    for name, spec in specs_of(plan | {"architectures": wanted}).items() if wanted != ["none"] else ():
+    for name, spec in specs_of({**plan, "architectures": wanted}).items() if wanted != ["none"] else ():
         targets = (*plan["targets"], *(plan["higher"] if name == "CNN" else ()))
         for crowd in crowds(
             spec, used, images, targets, range(first, first + plan["repeats"] * many), out=out / "crowds",
             device=how["device"], quiet=how["quiet"], epochs=plan["epochs"], within=plan["within"],
         ):  # fmt: skip
             if crowd.missed:
-                missed.append(f"{name}, {percent(100 * crowd.target)}: {len(crowd.missed)} seeds did not stand there.")
+                asked = f"{len(crowd.missed)} of {plan['repeats'] * many} seeds"
+                missed.append(
+                    f"{name}, {percent(100 * crowd.target)}: {asked} did not stand there, nor any in its place."
+                )
             said = crowd.logits[..., place].argmax(2).astype(np.int64)
             # Those that did not arrive leave no gap: a repeat is the next `many` that did.
             whole = len(said) // many * many
@@ -152,6 +155,12 @@ def fleets_of(
                           100 * crowd.accuracy[:whole].reshape(-1, many))
                 )  # fmt: skip
     return fleets, missed
+
+
+def told(fleet: Fleet) -> str:
+    """How many networks a fleet has, and their mean accuracy."""
+    repeats, seeds, _ = fleet.said.shape
+    return f"{repeats} × {seeds} of {fleet.accuracy.mean():.2f} %"
 
 
 def people_of(run: Path, made: Interpolations) -> People:

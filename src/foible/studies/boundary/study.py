@@ -9,6 +9,7 @@ Both end with "which metric?": what each network is worth by several measures, a
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from foible.errors import UserError
 from foible.studies.boundary.between import run_between
@@ -55,7 +56,9 @@ def run(
         "architectures": architectures.split(), "fleets": fleets.split(), "targets": _targets(targets),
         "repeats": repeats, "seeds": seeds, "epochs": epochs, "trials": trials, "few": few,
     }  # fmt: skip
-    how = {"scale": scale, "out": out, "seed": seed, "device": device, "basket": basket, "quiet": quiet, "given": given}
+    how: dict[str, Any] = {
+        "scale": scale, "out": out, "seed": seed, "device": device, "basket": basket, "quiet": quiet, "given": given,
+    }  # fmt: skip
     counted = people or ("" if humans == HUMANS else humans)
     if humans or people or data in (None, "cifar10"):
         if generator or images:

@@ -12,15 +12,15 @@ import numpy as np
 
 from foible.studies.boundary import paper
 from foible.studies.boundary.chance import mean_interval
-from foible.studies.boundary.types import Bools, Floats, Ints, Opinion, opinion, pairwise, types_of
+from foible.studies.boundary.types import Bools, Floats, Ints, Opinion, certainty, opinion, pairwise, types_of, votes
 from foible.studies.common import Row, mean_row
 
 TABLE2, TABLE3, TABLE4, TABLE5, FIGURE2, PEOPLE = (
     "Table 2: nine networks of one accuracy, % of the images",
     "Table 3: types, % of the images",
     "Table 4: the largest softmax, over networks and images",
-    "Table 5: the certainty of ten networks by that of people, %",
-    "Fig. 2: ten seeds of one architecture, % of the images",
+    "Table 5: the certainty of networks that differ by their seed, by that of people, %",
+    "Fig. 2: networks that differ by their seed, % of the images",
     "People against people",
 )
 WORDS = {
@@ -47,11 +47,6 @@ class Fleet(NamedTuple):
     target: float
     said: Ints
     accuracy: Floats  # (repeats, seeds), in %
-
-
-def votes(said: Ints, classes: int) -> Ints:
-    """(…, images, classes): how many of the judges said each class. said: (…, judges, images); −1 counts for none."""
-    return np.asarray((said[..., None] == np.arange(classes)).sum(-3), np.int64)
 
 
 def disagree(said: Ints) -> Bools:
@@ -148,7 +143,7 @@ def table4(nine: Nine, people: Opinion | None, drawn: Floats) -> list[Row]:
 
 def table5(fleet: Fleet, counts: Ints) -> list[Row]:
     """By the paper's levels: the share of people who chose the commonest class, to the nearest ten percent."""
-    sure = 100 * votes(fleet.said, counts.shape[1]).max(-1) / fleet.said.shape[1]  # (repeats, images)
+    sure = 100 * certainty(fleet.said)  # (repeats, images)
     known = paper.CERTAINTY.get((fleet.target, fleet.architecture), {})
     rows = []
     for level, mask in levels(counts).items():

@@ -73,23 +73,19 @@ def pairwise(said: Ints) -> Floats:
     return np.asarray([(said[i] != said[j]).mean() for i, j in combinations(range(len(said)), 2)], np.float64)
 
 
+def votes(said: Ints, classes: int) -> Ints:
+    """(…, images, classes): how many of the judges said each class. said: (…, judges, images); −1 counts for none."""
+    return np.asarray((said[..., None] == np.arange(classes)).sum(-3), np.int64)
+
+
 def certainty(said: Ints) -> Floats:
-    """(images,): the share of the networks that give the commonest answer (Table 5)."""
-    return np.asarray([np.bincount(column).max() / len(column) for column in said.T], np.float64)
+    """(…, images): the share of the networks that give the commonest answer (Table 5). said: (…, networks, images)."""
+    return np.asarray(votes(said, int(said.max()) + 1).max(-1) / said.shape[-2], np.float64)
 
 
 def flips(said: Ints) -> Ints:
     """(walks,): how often the answer changes along each walk from one class to another. said: (walks, steps)."""
     return np.asarray((said[:, 1:] != said[:, :-1]).sum(1), np.int64)
-
-
-def error_consistency(one: Bools, other: Bools) -> float:
-    """Cohen's κ of two judges' being right (Geirhos et al. 2020): 0 where they err together as often as chance has it,
-    1 where they err on the same images; NaN where one of them is always right, or always wrong."""
-    observed = float((one == other).mean())
-    first, second = float(one.mean()), float(other.mean())
-    expected = first * second + (1 - first) * (1 - second)
-    return (observed - expected) / (1 - expected) if expected < 1 else float("nan")
 
 
 def unanimous(counts: Ints, many: int) -> Floats:

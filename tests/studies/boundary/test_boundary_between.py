@@ -1,0 +1,155 @@
+"""The paper's own form of the study, on a small run: before and after simulated people have labelled it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from foible import cli
+from foible.errors import UserError
+from foible.findings import Findings
+from foible.recipes.boundary.reading import interpolations
+from foible.recipes.boundary.recipe import boundary
+from foible.recipes.train.train import train
+from foible.studies import run_study
+from foible.studies.boundary import stage
+from foible.studies.boundary.networks import Crowd
+from foible.studies.boundary.stage import people_of
+from foible.studies.common import Result
+
+IMAGES = 15
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path]:
+    """Three small networks, and images that fade from one real digit into another."""
+    place = tmp_path_factory.mktemp("between")
+    train("mlp:12", "digits", out=place / "basket", seeds=3, epochs=12, quiet=True)
+    boundary(str(place / "basket"), "digits", out=place / "run", generator="pixels", pairs="0-1,2-3,4-7", steps=5,
+             quiet=True, device="cpu", workers=1)  # fmt: skip
+    return str(place / "basket"), place / "run"
+
+
+def study(made: tuple[str, Path], out: Path) -> Result:
+    basket, run = made
+    return run_study("boundary", data="digits", basket=basket, out=out, quiet=True, device="cpu",
+                     options={"images": str(run), "trials": "3"})  # fmt: skip
+
+
+def label(run: Path, people: np.ndarray) -> None:
+    """Simulated people, as if Studio had taken them in. people: (people, images) classes."""
+    findings = Findings.open(run)
+    names = findings.classes
+    rows = {row["id"]: row["image"] for row in findings}
+    ids = interpolations(run).ids
+    about = {
+        "labels": {}, "holds": [], "fails": [], "dropped": [],
+        "people": {str(number): {id: names[one] for id, one in zip(ids, said, strict=True)}
+                   for number, said in enumerate(people.tolist(), 1)},
+        "images": {id: hashlib.sha256(rows[id]).hexdigest() for id in ids},
+    }  # fmt: skip
+    (run / "labels.json").write_text(json.dumps(about), "utf-8")
+
+
+def test_before_and_after_people_have_labelled(made: tuple[str, Path], tmp_path: Path) -> None:
+    run = made[1]
+    result = study(made, tmp_path / "out")
+    [told] = [note for note in result.notes if note.startswith("Not labelled yet")]
+    assert told.startswith(f"Not labelled yet: {IMAGES} of {IMAGES}.")
+    assert f"foible label {run}" in told
+    tables = {row.table.partition(":")[0] for row in result.rows}
+    assert {"Table 2", "Table 4", "Along α"} <= tables
+    assert "Table 3" not in tables
+    assert not any("people agree" in row.quantity for row in result.rows)
+    rate = [row for row in result.rows if row.quantity.endswith("that find a mistake, %")]
+    assert [row.n for row in rate] == [3, 3, 3]
+
+    # Simulated: five people agree with the first network on all images but the third of each walk, where one does not.
+    said = interpolations(run).said
+    people = np.repeat(said[:1], 5, 0)
+    people[0, 2::5] = (people[0, 2::5] + 1) % 10
+    label(run, people)
+    after = study(made, tmp_path / "out")
+    split = (said != said[0]).any(0)
+    disputed = np.arange(IMAGES) % 5 == 2
+    rows = {row.quantity.partition(": ")[2]: row.measured for row in after.rows if row.table.startswith("Table 3")}
+    assert rows["A: networks disagree, people agree"] == pytest.approx(100 * (split & ~disputed).mean())
+    assert rows["C: networks agree, people disagree"] == pytest.approx(100 * (~split & disputed).mean())
+    assert rows["B: both disagree"] == pytest.approx(100 * (split & disputed).mean())
+    pairs = next(row for row in after.rows if row.quantity == "two people disagree, % of the images")
+    assert pairs.measured == pytest.approx(100 * 4 / 10 * 3 / IMAGES)
+    assert any(note == "5 people labelled all images; the paper had ten." for note in after.notes)
+    assert {"figure-1", "figure-3", "flips"} == set(after.figures)  # without fleets there are no Figs. 2 and 4
+
+
+def test_one_person_is_not_enough(made: tuple[str, Path]) -> None:
+    run = made[1]
+    images = interpolations(run)
+    label(run, images.said[:1])
+    assert len(people_of(run, images).one_by_one) == 0
+    label(run, images.said[:2])
+    assert people_of(run, images).counts.sum(1).tolist() == [2] * IMAGES
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"targets": "0.9,two"}, "expected test accuracies"),
+        ({"architectures": "mlp9"}, "no architecture of this study"),
+    ],
+)
+def test_wrong_options(options: dict[str, str], said: str, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=said):
+        run_study("boundary", data="digits", out=tmp_path / "out", quiet=True, options=options)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--humans", "nobody.npy"], "nobody.npy"),
+        (["--humans=nobody.npy"], "nobody.npy"),
+        (["--humans"], "is given no value"),
+        (["--human", "cifar10h"], "did you mean 'humans'"),
+    ],
+)
+def test_options_of_the_study_are_flags(
+    words: list[str], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.run(["study", "boundary", "--data", "digits", "--out", str(tmp_path / "out"), *words]) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_fleets_are_packed_into_repeats(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Six networks that arrived are two repeats of three. Classes are numbered as the images'."""
+    asked: list[tuple[str, tuple[float, ...], list[int]]] = []
+
+    def crowds(
+        spec: str, _data: str, images: torch.Tensor, targets: Sequence[float], seeds: range, **_: Any
+    ) -> list[Any]:
+        asked.append((spec, tuple(targets), list(seeds)))
+        logits = np.zeros((6, len(images), 10), np.float16)
+        logits[np.arange(6), :, np.arange(6)] = 1  # network k says class k
+        return [Crowd(spec, one, list(range(6)), logits, np.full(6, one), {6: "never"}) for one in targets]
+
+    monkeypatch.setattr(stage, "crowds", crowds)
+    plan = stage.SCALES["quick"] | {"fleets": [], "targets": (0.9,), "higher": (0.95,), "seeds": 3, "repeats": 2}
+    classes = tuple("1023456789")  # the images' order; the data's is 0, 1, 2, …
+    fleets, missed = stage.fleets_of(plan, "digits", torch.zeros(4, 1, 28, 28), classes, tmp_path,
+                                     {"seed": 1, "device": "cpu", "quiet": True})  # fmt: skip
+    assert [(spec, targets) for spec, targets, _ in asked] == [
+        ("mlp:64", (0.9,)), ("lenet", (0.9, 0.95)), ("vit4:patch=14", (0.9,))
+    ]  # fmt: skip
+    assert asked[0][2] == [6, 7, 8, 9, 10, 11]  # of another seed of the study, other networks
+    assert [(one.architecture, one.target) for one in fleets] == [("MLP", 90), ("CNN", 90), ("CNN", 95), ("ViT", 90)]
+    assert fleets[0].said[:, :, 0].tolist() == [[1, 0, 2], [3, 4, 5]]
+    assert missed[0] == "MLP, 90 %: 1 of 6 seeds did not stand there, nor any in its place."
+    none, _ = stage.fleets_of(plan | {"fleets": ["none"]}, "digits", torch.zeros(4, 1, 28, 28), classes, tmp_path,
+                              {"seed": 1, "device": "cpu", "quiet": True})  # fmt: skip
+    assert none == []
