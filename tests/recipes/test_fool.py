@@ -15,6 +15,7 @@ from foible.basket import Basket
 from foible.data import Dataset
 from foible.errors import UserError
 from foible.findings import Findings
+from foible.findings.same_class import same_class
 from foible.images import decode_png
 from foible.recipes.fool.replay import draw_again
 from foible.recipes.fool.summary import summarise
@@ -170,3 +171,12 @@ def test_rows_of_anybody_break_no_page(damage: dict[str, Any], tmp_path: Path) -
     assert summarise(Findings(table))["suspects"][0]["images"] >= len(rows) - 1
     with pytest.raises(UserError, match=r"made of pixels|is no genome|cannot be read|no PNG|not a PNG|is damaged"):
         drawn(rows[0] | {"point": [], "image": b"cut"}, Cppn())
+
+
+def test_who_else_falls_for_it_is_counted_of_what_the_suspect_takes_for_the_class() -> None:
+    sure = np.array([[0.999, 0.995], [0.99, 0.5], [0.4, 0.6], [0.999, 0.2]])
+    first = np.array([[True, True], [True, True], [False, True], [True, False]])
+    [told] = same_class(["A", "B"], sure, first, 0.99)
+    assert [told[key] for key in ("judge", "images", "same", "both", "higher")] == ["B", 3, 2, 1, 2]
+    assert told["low"] < 2 / 3 < told["high"]
+    assert same_class(["A", "B"], np.zeros((0, 2)), np.zeros((0, 2), bool), 0.99)[0]["images"] == 0

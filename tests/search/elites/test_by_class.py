@@ -17,7 +17,7 @@ from foible.images import settle
 from foible.networks.progress_file import Checkpoint
 from foible.objectives import Confidence, log_odds_of
 from foible.search.elites.by_class import KEPT, Evolved, evolve, marks_of
-from foible.search.elites.for_classes import judging, pixels_together
+from foible.search.elites.for_classes import distinct, judging, pixels_together
 from foible.spaces.cppn import Cppn
 from foible.spaces.direct import Direct
 
@@ -221,3 +221,27 @@ def test_networks_see_a_pixels_channels_together_where_they_can() -> None:
             judging(basket, names, SHAPE)(images)
             seen: Any = basket.network("laid")
             assert (seen.seen[1] == 1) == together
+
+
+@pytest.mark.parametrize("shape", [(1, 6, 6), (3, 5, 7)])
+def test_of_equal_images_one_is_judged(shape: tuple[int, int, int]) -> None:
+    some = settle(torch.rand(4, *shape, generator=torch.Generator().manual_seed(0)))
+    images = some[[2, 0, 2, 1, 0, 3, 3]]
+    rows, back = distinct(images)
+    assert sorted(rows.tolist()) == [0, 1, 3, 5]  # where each first stands
+    assert torch.equal(images[rows][back], images)
+    asked: list[int] = []
+
+    class Asked(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.conv = nn.Conv2d(shape[0], 3, 3)
+
+        def forward(self, images: Tensor) -> Tensor:
+            asked.append(len(torch.unique(images.flatten(1), dim=0)))
+            return self.conv(images).mean((2, 3))
+
+    basket = Basket({"A": Asked()}, classes=["a", "b", "c"], preprocess="inside", shape=shape)
+    said = judging(basket, ["A"], shape)(images)
+    assert asked[-1] == 4
+    torch.testing.assert_close(said, basket.judge(images))

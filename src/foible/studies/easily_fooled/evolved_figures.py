@@ -143,4 +143,4 @@ def _missing(values: Any) -> Any:
 
 
 def _short(name: str) -> str:
-    return name if len(name) <= 12 else f"{name[:11]}…"
+    return name if len(name) <= 16 else f"{name[:15]}…"
