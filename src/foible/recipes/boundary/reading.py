@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import hashlib
 from os import PathLike
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from foible.errors import UserError
 from foible.findings import Findings
 from foible.findings.labels import labels_of
-from foible.findings.rows import agreed
 from foible.findings.tally import Opened, tables
-from foible.images import decode_png
 from foible.text import shown
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 Run = str | PathLike[str] | Findings | Opened
 Ints = NDArray[np.int64]
@@ -30,7 +29,7 @@ class Interpolations(NamedTuple):
     """n images, walk after walk, each from its first end to its second."""
 
     ids: list[str]
-    images: Tensor  # uint8 (n, channels, height, width)
+    pngs: list[bytes]
     pair: Ints  # (n,), the number of its walk
     ends: Ints  # (n, 2), the classes at both ends of its walk; -1 where the networks do not agree on a photograph
     alpha: Floats  # (n,), 0 at the first end, 1 at the second
@@ -38,6 +37,16 @@ class Interpolations(NamedTuple):
     sure: Floats  # (networks, n), the largest softmax
     networks: tuple[str, ...]
     classes: tuple[str, ...]
+
+    @property
+    def images(self) -> Tensor:
+        """uint8 (n, channels, height, width)."""
+        import torch  # not above: a summary is read without it
+
+        from foible.images import decode_png
+
+        read = [decode_png(png, repr(id)) for id, png in zip(self.ids, self.pngs, strict=True)]
+        return torch.stack(read) if read else torch.empty(0)
 
 
 def interpolations(run: Run) -> Interpolations:
@@ -56,14 +65,16 @@ def interpolations(run: Run) -> Interpolations:
 
 def _made(rows: list[dict[str, Any]], classes: tuple[str, ...], configs: dict[str, Any]) -> Interpolations:
     settings = [configs[row["config"]] for row in rows]
-    networks = tuple(rows[0]["networks"]) if rows else ()
+    networks, pngs = tuple(rows[0]["networks"]) if rows else (), [row["image"] for row in rows]
+    if not all(pngs):
+        raise ValueError("an image is missing")
     after = np.asarray([row["after"] for row in rows], np.float64).reshape(len(rows), len(networks), len(classes))
     finite = np.isfinite(after).all(2)
     said = np.where(finite, np.nan_to_num(after).argmax(2), -1).T
     pair = np.asarray([row["lane"] for row in rows], np.int64)
     return Interpolations(
         ids=[row["id"] for row in rows],
-        images=torch.stack([decode_png(row["image"], repr(row["id"])) for row in rows]) if rows else torch.empty(0),
+        pngs=pngs,
         pair=pair,
         ends=_ends(pair, said, settings, len(classes)),
         alpha=np.asarray([round(dict(row["change"])[ALPHA], 6) for row in rows], np.float64),
@@ -88,7 +99,8 @@ def _ends(pair: Ints, said: Ints, settings: list[dict[str, Any]], classes: int) 
         raise ValueError("a line leads to no class")
     for lane in np.unique(pair[(ends < 0).any(1)]) if len(pair) else ():
         mine = np.flatnonzero(pair == lane)
-        ends[mine] = agreed(torch.from_numpy(said[:, [mine[0], mine[-1]]])).numpy()
+        both = said[:, [mine[0], mine[-1]]]
+        ends[mine] = np.where((both == both[0]).all(0), both[0], -1)
     return ends
 
 
