@@ -36,7 +36,8 @@ def philox(counter: tuple[Tensor, Tensor, Tensor, Tensor], key: tuple[int, int])
     k0, k1 = key
     for _ in range(_ROUNDS):
         product0, product1 = c0 * _MULTIPLIERS[0], c2 * _MULTIPLIERS[1]
-        c0, c2 = ((product1 >> 32) & _MASK) ^ (c1 ^ k0), ((product0 >> 32) & _MASK) ^ (c3 ^ k1)
+        high0, high1 = (product0 >> 32).bitwise_and_(_MASK), (product1 >> 32).bitwise_and_(_MASK)
+        c0, c2 = high1 ^ (c1 ^ k0), high0 ^ (c3 ^ k1)
         c1, c3 = product1.bitwise_and_(_MASK), product0.bitwise_and_(_MASK)
         k0, k1 = (k0 + _WEYL[0]) & _MASK, (k1 + _WEYL[1]) & _MASK
     return c0, c1, c2, c3

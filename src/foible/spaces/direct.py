@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from typing import NamedTuple
 
 import torch
@@ -40,13 +41,14 @@ class Direct:
         """One of each parent and, half of the time, its mate."""
         drawn = draw("direct.pixels", 1 + math.prod(shape))
         rows = (drawn[:, 0] < CROSSED).nonzero()[:, 0]
-        coarse = (drawn[:, 1:] * HALF).floor()  # of 24 bits twelve say what is crossed, and twelve what mutates
-        change = drawn[:, 1:] * HALF - coarse
-        pixels = parents.pixels.clone()
-        pixels[rows] = _crossed(pixels[rows], mates.pixels[rows], coarse[rows] / HALF)
-        some = (change.flatten() < CHANGE).nonzero()[:, 0]
+        scaled = drawn[:, 1:] * HALF
+        coarse = scaled.floor()  # of 24 bits twelve say what is crossed, and twelve what mutates
+        change = scaled.sub_(coarse).view(-1)
+        own, theirs, drawn = (part.index_select(0, rows) for part in (parents.pixels, mates.pixels, coarse))
+        pixels = parents.pixels.index_copy(0, rows, _crossed(own, theirs, drawn))
+        some = (change < CHANGE).nonzero()[:, 0]
         values = pixels.view(-1)
-        values[some] = polynomial(values[some], change.flatten()[some], 0.0, 1.0)
+        values[some] = polynomial(values[some], change[some], 0.0, 1.0)
         return Pictures(pixels)
 
     def render(self, genomes: Pictures, shape: Shape, size: tuple[int, int] | None = None) -> Tensor:
@@ -66,8 +68,15 @@ class Direct:
 
 
 def _crossed(parents: Tensor, mates: Tensor, drawn: Tensor) -> Tensor:
-    """Simulated binary crossover (Deb and Agrawal) of half of the pixels; drawn: uniforms of their shape."""
-    amount = (drawn / CROSSED).clamp(max=1 - 1e-6)
-    spread = torch.where(amount < 0.5, 2 * amount, 1 / (2 - 2 * amount)).pow(1 / (ETA + 1))
-    crossed = 0.5 * ((1 + spread) * parents + (1 - spread) * mates)
-    return torch.where(drawn < CROSSED, crossed.clamp(0, 1), parents)
+    """Simulated binary crossover (Deb and Agrawal) of half of the pixels; drawn: of their shape, whole numbers below
+    `HALF`."""
+    spread = _spreads(drawn.device).take(drawn.long())
+    crossed = (1 + spread).mul_(parents).add_((1 - spread).mul_(mates)).mul_(0.5).clamp_(0, 1)
+    return torch.where(drawn < HALF * CROSSED, crossed, parents)
+
+
+@cache
+def _spreads(device: torch.device) -> Tensor:
+    """(HALF,): how far apart two children lie, in distances of their parents, for each number that may be drawn."""
+    amount = (torch.arange(HALF, device=device) / (HALF * CROSSED)).clamp(max=1 - 1e-6)
+    return torch.where(amount < 0.5, 2 * amount, 1 / (2 - 2 * amount)).pow(1 / (ETA + 1))
