@@ -2,7 +2,7 @@
 
     python -m benchmarks.generators --networks FOLDER [--data mnist] [--device cuda] [--spec dcgan] [--json FILE]
 
-FOLDER: a basket of 99 % and more. On two cores `--spec "dcgan?width=16" --epochs 6 --rate 0.0004` is the reduced size.
+FOLDER: a basket of 99 % and more. On two cores `--spec "dcgan?width=16" --epochs 9 --rate 0.0004` is the reduced size.
 """
 
 from __future__ import annotations
