@@ -32,7 +32,8 @@ from foible.networks.loop import Place, Schedule, Turn, loop
 from foible.networks.material import Material, batches
 from foible.networks.preprocess import Preprocess
 from foible.networks.training import fresh_module
-from foible.recipes.train.train import TrainConfig, fleets
+from foible.recipes.train.config import TrainConfig
+from foible.recipes.train.train import fleets
 
 BATCH = 128
 SHAPE = (1, 28, 28)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -122,6 +123,14 @@ def test_a_target_out_of_reach_ends_at_its_limit_and_names_the_best(tmp_path: Pa
     assert not (tmp_path / "c" / "basket.json").exists()
 
 
+def test_progress_stays_within_what_was_announced(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(NotReached):
+        train("mlp:6", DATA, **KWARGS | {"target": 0.9999, "seeds": 1, "epochs": 2, "within": 0.0001, "quiet": False})
+    told = re.findall(r"Training: (\d+)/(\d+)", capsys.readouterr().err)
+    assert told
+    assert all(int(done) <= int(total) for done, total in told)
+
+
 def test_the_command_says_what_was_reached_and_what_not(tmp_path: Path) -> None:
     from foible.cli import app
 
@@ -200,6 +209,8 @@ def test_some_members_alone_say_what_they_say_in_the_fleet() -> None:
         ({"target": [0.8, 0.9]}, "give --within too"),
         ({"target": [0.98, 0.985], "within": 0.05}, "overlap"),
         ({"target": 0.98, "within": 0.0}, "within is 0.0"),
+        ({"target": 0.98, "within": 2.0}, "within is 2.0"),
+        ({"target": 0.98, "within": float("nan")}, "within is nan"),
         ({"target": [0.98, 98], "within": 0.1}, "target is 98"),
         ({"target": 0.98, "within": 0.01, "seeds": [APART]}, "must be below 1,000,000"),
     ],

@@ -9,7 +9,7 @@ from torch import nn
 from foible.errors import UserError
 from foible.networks import zoo
 from foible.networks.zoo.layers import Dropout
-from foible.recipes.train.train import RECIPES
+from foible.recipes.train.config import RECIPES
 
 EXAMPLES = [family.example for family in zoo.FAMILIES.values()]
 

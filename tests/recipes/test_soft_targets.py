@@ -16,8 +16,9 @@ from foible.data import Dataset
 from foible.errors import UserError
 from foible.networks.losses import cross_entropy
 from foible.networks.zoo.grouped import _cross_entropy
+from foible.recipes.train.config import TrainConfig
 from foible.recipes.train.soft import distributions, from_file
-from foible.recipes.train.train import TrainConfig, train
+from foible.recipes.train.train import train
 
 CLASSES = ("a", "b", "c")
 

@@ -22,7 +22,8 @@ from foible.networks import training
 from foible.networks.files import load_folder
 from foible.networks.fleet import Fleet
 from foible.networks.progress_file import Checkpoint
-from foible.recipes.train.train import TrainConfig, train
+from foible.recipes.train.config import TrainConfig
+from foible.recipes.train.train import train
 
 CLASSES = ("disc", "bar", "cross")
 

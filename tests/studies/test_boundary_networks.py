@@ -41,6 +41,16 @@ def test_a_crowd_answers_as_its_networks_do_and_is_trained_once(
         assert np.array_equal(one.accuracy, other.accuracy)
 
 
+def test_a_damaged_crowd_is_named(tmp_path: Path) -> None:
+    images = load("digits", "test").images[:3]
+    asked: dict[str, Any] = {"out": tmp_path, "recipe": QUICK, **BAND}
+    crowds("mlp:8", "digits", images, [0.75], [0], **asked)
+    [file] = tmp_path.glob("crowd-*.npz")
+    file.write_bytes(file.read_bytes()[:200])
+    with pytest.raises(UserError, match=r"crowd-mlp-8-.* is damaged .*: remove it"):
+        crowds("mlp:8", "digits", images, [0.75], [0], **asked)
+
+
 def test_a_crowd_says_whom_it_lacks(tmp_path: Path) -> None:
     images = load("digits", "test").images[:3]
     [there, none] = crowds("mlp:8", "digits", images, [0.6, 0.9999], [4], out=tmp_path, recipe=QUICK,

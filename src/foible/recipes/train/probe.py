@@ -38,7 +38,7 @@ from foible.text import shown
 from foible.views import View
 
 if TYPE_CHECKING:
-    from foible.recipes.train.train import TrainConfig
+    from foible.recipes.train.config import TrainConfig
 
 Data = Dataset | Photographs
 

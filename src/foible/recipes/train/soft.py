@@ -21,7 +21,7 @@ from foible.data import Dataset
 from foible.errors import UserError
 
 if TYPE_CHECKING:
-    from foible.recipes.train.train import TrainConfig
+    from foible.recipes.train.config import TrainConfig
 
 NEARLY = 1e-3  # rows of a file of distributions may miss one by so much
 

@@ -28,7 +28,8 @@ from foible.networks.files import Entry, save_basket
 from foible.networks.fleet import Fleet
 from foible.networks.material import accuracies, answers
 from foible.networks.training import Missed
-from foible.recipes.train.train import NotReached, TrainConfig, fleets, restored, train
+from foible.recipes.train.config import TrainConfig
+from foible.recipes.train.train import NotReached, fleets, restored, train
 
 WITHIN = 0.0005  # ±0.05 % of the test images
 AUGMENT = "crops?area=80&aspect=1.1&degrees=10"
@@ -149,14 +150,19 @@ def _packed(found: Sequence[Crowd]) -> bytes:
 
 def _unpacked(file: Path, architecture: str) -> list[Crowd]:
     found = []
-    with np.load(file, allow_pickle=False) as held:
-        for number in range(len(held.files) // 3):
-            told = json.loads(str(held[f"told{number}"]))
-            missed = {int(seed): why for seed, why in told["missed"].items()}
-            found.append(
-                Crowd(architecture, told["target"], told["seeds"], held[f"logits{number}"], held[f"accuracy{number}"],
-                      missed)
-            )  # fmt: skip
+    try:
+        with np.load(io.BytesIO(file.read_bytes()), allow_pickle=False) as held:
+            for number in range(len(held.files) // 3):
+                told = json.loads(str(held[f"told{number}"]))
+                missed = {int(seed): why for seed, why in told["missed"].items()}
+                found.append(
+                    Crowd(architecture, told["target"], told["seeds"], held[f"logits{number}"],
+                          held[f"accuracy{number}"], missed)
+                )  # fmt: skip
+    except Exception as error:  # the bytes may be anything
+        raise UserError(
+            f"{file} is damaged ({type(error).__name__}): remove it, and the same command trains these networks again"
+        ) from error
     return found
 
 
