@@ -106,7 +106,7 @@ def render(source: OpenRun, *, title: str | None = None, gallery: int = 1000, **
     judges = [*summary["networks"], *([{"network": None, **along(made, most), "sure": None}] if len(said) else [])]
     kinds = _types(made, votes)
     shown = np.unique(made.pair)[: max(1, gallery // max(1, len(made.ids) // max(1, summary["walks"])))]
-    walks = [_walk(source, made, votes, most, np.flatnonzero(made.pair == one)) for one in shown]
+    walks = [_walk(made, votes, most, np.flatnonzero(made.pair == one)) for one in shown]
     values |= {
         "sheet": [], "judges": judges, "left": left, "people": len(said), "hidden": len(made.networks) - MOST_NETWORKS,
         "kinds": [(WORDS[name], kinds.count(name)) for name in WORDS] if left < len(kinds) else [],
@@ -115,15 +115,14 @@ def render(source: OpenRun, *, title: str | None = None, gallery: int = 1000, **
     return fitted(lambda some: page.render(values | {"walks": walks[:some]}), len(walks))
 
 
-def _walk(source: OpenRun, made: Interpolations, votes: Ints, most: Ints, mine: Ints) -> Walk:
+def _walk(made: Interpolations, votes: Ints, most: Ints, mine: Ints) -> Walk:
     one, other = made.ends[mine[0]].tolist()
     alpha, said, counts = made.alpha[mine], made.said[:, mine], votes[mine]
     firsts = [(some[0], name) for name, own in zip(made.networks, said, strict=True) if (some := flips(own, alpha))]
     theirs = flips(most[mine], alpha)
-    pngs = _pngs(source, [made.ids[place] for place in mine])
     return Walk(
         one=_name(made, one), other=_name(made, other), alphas=alpha.tolist(),
-        ids=[made.ids[place] for place in mine], images=[picture(png, 96) for png in pngs],
+        ids=[made.ids[place] for place in mine], images=[picture(made.pngs[place], 96) for place in mine],
         people=[_above(made, own) for own in counts],
         bands=[(name, _cells(made, own, one, other)) for name, own in zip(made.networks, said, strict=True)][
             :MOST_NETWORKS
@@ -133,15 +132,6 @@ def _walk(source: OpenRun, made: Interpolations, votes: Ints, most: Ints, mine: 
         theirs=theirs[0] if theirs else None,
         median=float(np.median([at for at, _ in firsts])) if firsts else None,
     )  # fmt: skip
-
-
-def _pngs(source: OpenRun, ids: Sequence[str]) -> list[bytes | None]:
-    wanted, found = set(ids), dict[str, bytes]()
-    for table in source.tables(("id", "image")):
-        names = table.column("id").to_pylist()
-        places = [place for place, name in enumerate(names) if name in wanted]
-        found |= {names[place]: table.column("image")[place].as_py() for place in places}
-    return [found.get(id) for id in ids]
 
 
 def _cells(made: Interpolations, said: Ints, one: int, other: int) -> list[Cell]:
