@@ -39,7 +39,7 @@ CONFIDENCE, REACHED, ALIKE, OTHERS, LOOK = (
     "Confidence of the images, as a PNG holds them",
     "On the way",
     "Starts of one class (Figs. S8, S9): correlation of images less the mean",
-    "Another network of the same kind",
+    "Another network",
     "What the images look like",
 )
 SCALES: dict[str, dict[str, Any]] = {
@@ -177,19 +177,17 @@ def _alike(name: str, climbed: Climbed, mean: Tensor) -> list[Row]:
 
 
 def _others(name: str, climbed: Climbed, stage: Stage) -> list[Row]:
-    if len(stage.everyone) < 2:
-        return []
-    aims = torch.tensor(climbed.classes).repeat(climbed.starts)
-    logits = climbed.came.logits.cpu()
-    said, sure = (
-        answers(logits)[1:],
-        logits[1:].double().softmax(-1).gather(2, aims.expand(len(logits) - 1, -1)[..., None]),
-    )
-    right = said == aims
-    return [
-        share_row(OTHERS, f"{FIGURES[name]}: says the same class, %", None, int(right.sum()), right.numel()),
-        median_row(OTHERS, f"{FIGURES[name]}: its confidence in the class, median %", None, 100 * sure.flatten()),
-    ]
+    """What each of the others says of the images; they are named where there are several."""
+    aims, rows = torch.tensor(climbed.classes).repeat(climbed.starts), []
+    for other, logits in zip(stage.everyone[1:], climbed.came.logits[1:].cpu(), strict=True):
+        who = f"{FIGURES[name]}, {other}" if len(stage.everyone) > 2 else FIGURES[name]
+        right = answers(logits[None])[0] == aims
+        sure = logits.double().softmax(-1).gather(1, aims[:, None])[:, 0]
+        rows += [
+            share_row(OTHERS, f"{who}: says the same class, %", None, int(right.sum()), len(right)),
+            median_row(OTHERS, f"{who}: its confidence in the class, median %", None, 100 * sure),
+        ]
+    return rows
 
 
 def _look(name: str, climbed: Climbed, mean: Tensor) -> list[Row]:
