@@ -21,8 +21,7 @@ from torch import Tensor
 from benchmarks.command import foible, ran
 from benchmarks.common import Row, arguments, report
 from benchmarks.hunt import _RecordingBasket
-from foible.basket import Basket
-from foible.basket.basket import padded
+from foible.basket import Basket, padded
 from foible.data import load
 from foible.objectives import Restore
 from foible.recipes.explain.recipe import explain

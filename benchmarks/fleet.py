@@ -28,12 +28,12 @@ from torch import Tensor, nn
 from benchmarks.common import Row, arguments, report
 from foible.data import load
 from foible.networks.fleet import Fleet, members_at_once
+from foible.networks.fresh import fresh_module
 from foible.networks.loop import Place, Schedule, Turn, loop
 from foible.networks.material import Material, batches
 from foible.networks.preprocess import Preprocess
-from foible.networks.training import fresh_module
 from foible.recipes.train.config import TrainConfig
-from foible.recipes.train.train import fleets
+from foible.recipes.train.fleets import fleets
 
 BATCH = 128
 SHAPE = (1, 28, 28)

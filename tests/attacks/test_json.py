@@ -26,7 +26,7 @@ from small_tasks import SPACE, linear_task
 import foible
 from foible import cli, studies
 from foible.errors import Interrupted, UserError
-from foible.networks import training
+from foible.networks import course
 
 ALL = bool(os.environ.get("FOIBLE_ALL_JSON"))
 DEEP = "@deep@"  # stands for lists inside each other, which Python's own writer would not write
@@ -113,7 +113,7 @@ def _add_noise(folder: Path) -> None:
 def _half_trained(home: Home) -> None:
     """A training that was stopped after its second step: .training/config.json and a checkpoint."""
     steps = [0]
-    real = training.batches
+    real = course.batches
 
     def some(*args: Any) -> Any:
         steps[0] += 1
@@ -122,7 +122,7 @@ def _half_trained(home: Home) -> None:
         return real(*args)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(training, "batches", some)
+        patch.setattr(course, "batches", some)
         with pytest.raises(Interrupted):
             foible.train("softmax", home.lessons, out="half", epochs=2, batch=20, checkpoint_seconds=0, quiet=True)
 

@@ -7,6 +7,7 @@ from torch import nn
 from foible import warping, warping_gpu
 from foible.basket import Basket
 from foible.basket.graphs import DEEP, OFTEN, ROWS, VALUES, Graphs, _rounded
+from foible.basket.padding import rounded
 
 needs_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs CUDA")
 
@@ -32,13 +33,12 @@ def test_few_sizes_and_never_much_more_than_was_asked():
 
 
 def test_a_gpu_is_shown_few_sizes_of_batches():
-    basket = Basket({"a": _network()}, classes=list("abcde"), preprocess="inside")
-    assert basket._round(301) == 301
-    basket.device = torch.device("cuda")
-    sizes = {rows: basket._round(rows) for rows in range(1, 4097)}
+    assert rounded(301, torch.device("cpu")) == 301
+    gpu = torch.device("cuda")
+    sizes = {rows: rounded(rows, gpu) for rows in range(1, 4097)}
     assert all(rows <= size <= max(rows + 15, 1.13 * rows) for rows, size in sizes.items())
     assert len(set(sizes.values())) < 70
-    assert basket._round(100_001) == 100_001
+    assert rounded(100_001, gpu) == 100_001
 
 
 def test_a_cpu_warps_in_the_ordinary_way():
@@ -55,7 +55,7 @@ def test_recorded_answers_are_the_networks_own(rows):
             images = torch.rand(rows, 3, 8, 8, generator=torch.Generator().manual_seed(seed)).cuda()
             told = basket.judge(images)[0]
             assert torch.allclose(told, basket.network("a")(images), atol=1e-4)
-    recorded = basket._graphs.recorded
+    recorded = basket._answering.graphs.recorded
     assert bool(recorded) == (rows * 192 <= VALUES)
     assert all(graph is not None for graph in recorded.values())
 
@@ -68,7 +68,7 @@ def test_recorded_answers_in_bfloat16():
             images = torch.rand(40, 3, 8, 8, generator=torch.Generator().manual_seed(seed)).cuda()
             told = basket.judge(images, precision="bf16")[0]
             assert torch.allclose(told, basket.network("a")(images), atol=0.05)
-    assert len(basket._graphs.recorded) == 1
+    assert len(basket._answering.graphs.recorded) == 1
 
 
 @needs_cuda
@@ -85,7 +85,7 @@ def test_networks_side_by_side_say_what_each_says_alone():
             alone = torch.stack([basket.network(name)(images) for name in basket.names])
             assert torch.allclose(told, alone, atol=1e-4)
     assert len(basket._beside.streams) == 4
-    assert len(basket._graphs.pools) == 4
+    assert len(basket._answering.graphs.pools) == 4
 
 
 @needs_cuda
@@ -94,7 +94,7 @@ def test_what_few_kernels_do_is_not_recorded():
     with torch.no_grad():
         for _ in range(2 * OFTEN):
             basket.judge(torch.rand(16, 3, 8, 8).cuda())
-    assert not basket._graphs.recorded
+    assert not basket._answering.graphs.recorded
 
 
 @needs_cuda

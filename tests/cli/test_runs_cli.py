@@ -234,7 +234,7 @@ def test_show_reads_what_it_shows(
         read.append((file.name, set(SCHEMA.names if columns is None else columns)))
         return read_shard(file, columns)
 
-    for module in ("foible.findings.table", "foible.report.run", "foible.findings.tally"):
+    for module in ("foible.findings.shards", "foible.findings.table", "foible.report.run", "foible.findings.tally"):
         monkeypatch.setattr(f"{module}.read_shard", watched)
     shards = sorted(file.name for file in (run / "shards").iterdir())
     assert len(shards) > 2

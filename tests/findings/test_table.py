@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from foible.errors import UserError
 from foible.findings import Findings
-from foible.findings.table import all_different
+from foible.findings.shards import all_different
 from foible.findings.tally import summarise
 from foible.recipes.hunt.recipe import hunt
 from foible.statistics import wilson

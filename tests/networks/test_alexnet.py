@@ -14,7 +14,7 @@ from foible.errors import UserError
 from foible.networks import zoo
 from foible.networks.files import load_folder
 from foible.networks.fleet import Fleet
-from foible.networks.training import fresh_module
+from foible.networks.fresh import fresh_module
 from foible.networks.zoo.alexnet import SMALLEST, ResponseNorm, first_stride
 from foible.networks.zoo.layers import Dropout
 from foible.recipes.train.train import train

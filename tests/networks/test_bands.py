@@ -18,9 +18,9 @@ from foible.networks import bands
 from foible.networks.bands import APART, Climb, Looks, retry, tries
 from foible.networks.files import load_folder, read_record
 from foible.networks.fleet import Fleet
+from foible.networks.fresh import fresh_module
 from foible.networks.preprocess import Preprocess
 from foible.networks.progress_file import Checkpoint
-from foible.networks.training import fresh_module
 from foible.recipes.train.train import MISSED, NotReached, missed_in, train
 
 

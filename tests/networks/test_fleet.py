@@ -13,9 +13,9 @@ from torch import Tensor, nn
 
 from foible.networks import zoo
 from foible.networks.fleet import Fleet, members_at_once
+from foible.networks.fresh import fresh_module
 from foible.networks.loop import order
 from foible.networks.losses import sparse_reconstruction
-from foible.networks.training import fresh_module
 from foible.networks.zoo.convolved import is_chain
 from foible.networks.zoo.dense import Autoencoder
 from foible.networks.zoo.grouped import suits

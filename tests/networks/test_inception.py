@@ -14,8 +14,8 @@ from foible.errors import UserError
 from foible.networks import zoo
 from foible.networks.files import load_folder
 from foible.networks.fleet import Fleet
+from foible.networks.fresh import fresh_module
 from foible.networks.losses import cross_entropy
-from foible.networks.training import fresh_module
 from foible.networks.zoo.inception import MODULES, Inception
 from foible.networks.zoo.layers import Dropout
 from foible.recipes.train.train import train

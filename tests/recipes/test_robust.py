@@ -17,7 +17,7 @@ import foible
 from foible import Basket, Findings, UserError, cli
 from foible.data import Dataset
 from foible.findings.rows import as_table
-from foible.findings.table import with_metadata
+from foible.findings.schema import with_metadata
 from foible.recipes.distort.methods import names_of, read_method
 from foible.recipes.distort.robust import read_eps
 from foible.recipes.distort.summary import robust_accuracy, summarise_distortions

@@ -17,7 +17,7 @@ from foible.errors import UserError
 from foible.networks.losses import cross_entropy
 from foible.networks.zoo.grouped import _cross_entropy
 from foible.recipes.train.config import TrainConfig
-from foible.recipes.train.soft import distributions, from_file
+from foible.recipes.train.soft import distributions
 from foible.recipes.train.train import train
 
 CLASSES = ("a", "b", "c")
@@ -131,4 +131,5 @@ def test_wrong_settings_are_answered_before_training(kwargs: dict[str, Any], say
 def test_wrong_files_are_answered(rows: Any, says: str, tmp_path: Path) -> None:
     np.save(tmp_path / "soft.npy", rows)
     with pytest.raises(UserError, match=says):
-        from_file(tmp_path / "soft.npy", 96, 3)
+        train("mlp:5", DATA, soft=tmp_path / "soft.npy", out=tmp_path / "basket", **KWARGS)
+    assert not (tmp_path / "basket").exists(), "refused before anything is made"

@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 
 from foible.data import Dataset, load
 from foible.errors import Interrupted, UserError
-from foible.networks import training
+from foible.networks import course
 from foible.networks.files import load_folder
 from foible.networks.fleet import Fleet
 from foible.networks.progress_file import Checkpoint
@@ -221,7 +221,7 @@ def test_ctrl_c_says_how_to_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(training, "batches", interrupt)
+        patch.setattr(course, "batches", interrupt)
         with pytest.raises(Interrupted, match="the same command goes on"):
             train("softmax", DATA, test=TEST, out=tmp_path / "b", epochs=1, quiet=True)
     with pytest.raises(UserError, match=r"unfinished training of other settings: rate was None and is now 0\.1"):
@@ -237,7 +237,7 @@ def test_a_second_process_is_told(tmp_path: Path) -> None:
 
 def test_a_damaged_checkpoint_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr(training, "batches", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        patch.setattr(course, "batches", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
         with pytest.raises(Interrupted):
             train("softmax", DATA, test=TEST, out=tmp_path, epochs=1, quiet=True)
     (tmp_path / ".training" / "softmax.safetensors").write_bytes(b"\x08\0\0\0\0\0\0\0nonsense")

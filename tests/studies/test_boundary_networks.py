@@ -51,6 +51,16 @@ def test_a_damaged_crowd_is_named(tmp_path: Path) -> None:
         crowds("mlp:8", "digits", images, [0.75], [0], **asked)
 
 
+def test_a_crowd_is_of_its_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The name of the data is not enough: a file that was exchanged is other data."""
+    images = load("digits", "test").images[:3]
+    asked: dict[str, Any] = {"out": tmp_path, "recipe": QUICK, **BAND | {"epochs": 1}}
+    crowds("mlp:8", "digits", images, [0.75], [0], **asked)
+    monkeypatch.setattr(networks, "load", lambda *_, **__: load("digits", "test"))
+    crowds("mlp:8", "digits", images, [0.75], [0], **asked)
+    assert len(list(tmp_path.glob("crowd-*.npz"))) == 2
+
+
 def test_a_crowd_says_whom_it_lacks(tmp_path: Path) -> None:
     images = load("digits", "test").images[:3]
     [there, none] = crowds("mlp:8", "digits", images, [0.6, 0.9999], [4], out=tmp_path, recipe=QUICK,

@@ -8,55 +8,28 @@ from __future__ import annotations
 import copy
 import dataclasses
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from foible.basket.graphs import Beside, Graphs
+from foible.basket.answering import Answering, Precision
+from foible.basket.graphs import Beside
+from foible.basket.padding import FEW, LARGE, padded, rounded
 from foible.basket.precision import real_float32
-from foible.basket.quick import Quick
 from foible.errors import UserError
 from foible.images import LEAST_ROWS, to_floats
 from foible.networks.classes import shared_classes
 from foible.networks.files import Entry
-from foible.networks.habits import ONE_AT_A_TIME, Habits, ask, ask_again, version
-from foible.networks.habits import meet as meet_network
 from foible.networks.load.specs import Network, fingerprint, open_networks
-from foible.networks.one_logit import two_classes
 from foible.networks.preprocess import Preprocess
 from foible.permission import NOTHING, Permission
 from foible.processes import pick_device
 from foible.specs import split_name
 from foible.text import did_you_mean, shown
 from foible.views import View
-
-Precision = Literal["float32", "bf16"]
-
-# On a CPU, images of so many values are shown to a network a few at a time, always as many: to pad a batch to 16 would
-# make the last trial of a search as dear as sixteen, and a larger batch is no quicker.
-LARGE, FEW = 3 * 96 * 96, 2
-MANY = 4096  # rows from which on a GPU is shown them as they come
-
-
-@dataclass(frozen=True)
-class Budget:
-    """The most that one lane may spend; None is no limit. A gradient costs a forward and a backward."""
-
-    forwards: int | None = None
-    backwards: int | None = None
-
-    def spent(self, forwards: Tensor, backwards: Tensor) -> Tensor:
-        """(n,) bool: lanes that have nothing left."""
-        over = torch.zeros_like(forwards, dtype=torch.bool)
-        if self.forwards is not None:
-            over |= forwards >= self.forwards
-        if self.backwards is not None:
-            over |= backwards >= self.backwards
-        return over
 
 
 def _told(spec: str, entry: Entry) -> str:
@@ -94,9 +67,7 @@ class Basket:
             real_float32()
         self.shape = shape
         self.remarks: dict[str, str] = {}  # what was noticed of these networks before a run, by kind
-        self._graphs, self._beside = Graphs(), Beside()
-        self._habits: dict[str, Habits] = {}  # of the networks that have been asked
-        self._quick: dict[str, Quick | None] = {}  # those asked in bfloat16; None: cannot be copied so
+        self._answering, self._beside = Answering(self.device), Beside()
         self.source: list[str] | None = None  # the specs that open this basket again, where there are any
         self.may = NOTHING  # what may be run for that
         self.specs: dict[str, str] = {}  # what opens each network, as its user wrote it, where anything does
@@ -211,7 +182,8 @@ class Basket:
     @property
     def notes(self) -> tuple[str, ...]:
         """What a user should know of these networks; some of it is known once they have been asked."""
-        writing = [name for name in self.names if name in self._habits and self._habits[name].writes]
+        habits = self._answering.habits
+        writing = [name for name in self.names if name in habits and habits[name].writes]
         return (
             *self._notes,
             *(f"{shown(name)} changes the images that it is given (in place): it gets a copy" for name in writing),
@@ -242,7 +214,7 @@ class Basket:
         if not chosen:
             return images.new_empty(0, rows, len(self.classes))
         few = rows > 0 and self.device.type == "cpu" and images[0].numel() >= LARGE
-        images = padded(images, -(-rows // FEW) * FEW if few else max(LEAST_ROWS, self._round(rows)))
+        images = padded(images, -(-rows // FEW) * FEW if few else max(LEAST_ROWS, rounded(rows, self.device)))
         seen = {how: how(images) for how in dict.fromkeys(self._hows[name] for name in chosen)}
 
         def asked(name: str) -> Tensor:
@@ -250,17 +222,10 @@ class Basket:
             said = [self.answer(name, part, precision) for part in parts]
             return said[0] if len(said) == 1 else torch.cat(said)
 
-        deep = self.device.type == "cuda" and all(self._graphs.is_deep(self._networks[name]) for name in chosen)
+        is_deep = self._answering.graphs.is_deep
+        deep = self.device.type == "cuda" and all(is_deep(self._networks[name]) for name in chosen)
         answers = self._beside([partial(asked, name) for name in chosen], images) if deep else map(asked, chosen)
         return torch.stack(list(answers))[:, :rows].float()
-
-    def _round(self, rows: int) -> int:
-        """How many rows a GPU is shown in place of so many: a library plans anew for every size that it has not met,
-        which takes longer than an eighth more rows, and searches come in all sizes."""
-        if self.device.type != "cuda" or rows > MANY:
-            return rows
-        step = max(LEAST_ROWS, (1 << rows.bit_length()) >> 4)
-        return -(-rows // step) * step
 
     def judge_views(self, images: Mapping[str, Tensor]) -> Tensor:
         """Logits (networks, n, classes), each network shown its own images: name -> (n, channels, height, width) uint8
@@ -277,77 +242,9 @@ class Basket:
 
     def answer(self, name: str, prepared: Tensor, precision: Precision = "float32") -> Tensor:
         """Logits of the basket's classes from images that are preprocessed already."""
-        rows, known = len(prepared), len(self.lists[name])
-        quick = self._in_bf16(name, prepared) if precision == "bf16" and name in self._habits else None
-        if precision == "float32" or quick is not None:
-            logits = self._asked(name, quick or self._networks[name], prepared)
-        else:
-            with torch.autocast(self.device.type, torch.bfloat16):
-                logits = self._asked(name, self._networks[name], prepared)
-        if known == 2:
-            logits = two_classes(logits, rows)
-        if not isinstance(logits, Tensor):
-            given = f"returned {type(logits).__name__}: expected a tensor of logits (n, classes)"
-        elif logits.ndim != 2 or len(logits) != rows:
-            given = f"returned shape {tuple(logits.shape)} for {rows} images: expected {(rows, known)}"
-        elif logits.shape[1] != known:
-            given = (
-                f"gives {logits.shape[1]} numbers an image, its list has {known} classes: give the list it was trained "
-                "with (classes=FILE)"
-            )
-        elif not logits.is_floating_point() or logits.layout != torch.strided or logits.device != prepared.device:
-            given = (
-                f"returned {logits.dtype}, {logits.layout}, on {logits.device}: expected logits of floating point, "
-                f"dense, on {prepared.device} as its images"
-            )
-        else:
-            if logits.requires_grad and not torch.is_grad_enabled():
-                logits = logits.detach()
-            columns = self._columns[name]
-            return logits if columns is None else logits.index_select(1, columns)
-        raise UserError(f"network {name!r} {given}")
-
-    def _in_bf16(self, name: str, prepared: Tensor) -> Quick | None:
-        """The copy of a network that is asked in bfloat16; None where it holds something between two calls, or cannot
-        be copied or asked so."""
-        if name not in self._quick:
-            network, quick = self._networks[name], None
-            if isinstance(network, nn.Module) and not self._habits[name].keeps:
-                try:
-                    quick = Quick(network)
-                    quick(prepared)
-                except Exception:  # whatever it was, it says it better when it is asked itself
-                    quick = None
-            self._quick[name] = quick
-        return self._quick[name]
-
-    def _asked(self, name: str, network: Network, prepared: Tensor) -> Any:
-        """What the network itself says, and nothing that it does to the images or to its answer later is seen."""
-        what = f"network {name!r}"
-        if name not in self._habits:
-            with ONE_AT_A_TIME:
-                if name not in self._habits:
-                    logits, habits = meet_network(network, prepared, what)
-                    self._habits[name] = habits
-                    return logits
-        habits, module = self._habits[name], isinstance(network, nn.Module)
-        logits = self._graphs.answer(network, prepared) if isinstance(network, nn.Module) and not habits.keeps else None
-        if logits is not None:
-            return logits
-        own = prepared.clone() if habits.copies and not module else prepared  # a module copies by itself
-        before = version(prepared)
-        if habits.keeps:
-            logits = ask_again(network, own, what, habits)
-        else:
-            logits = ask(network, own, what)
-            if not module and isinstance(logits, Tensor):
-                logits = logits.clone()  # it may write its next answer into the same memory
-        if version(prepared) != before:
-            raise UserError(
-                f"{what} changed the images that it was given (in place), and did not when it was first asked: "
-                "what the others say would be wrong; let its forward begin with images = images.clone()"
-            )
-        return logits
+        logits = self._answering(name, self._networks[name], prepared, len(self.lists[name]), precision)
+        columns = self._columns[name]
+        return logits if columns is None else logits.index_select(1, columns)
 
     @torch.no_grad()
     def predict(self, images: Tensor, names: Sequence[str] | None = None, *, batch: int = 1000) -> Tensor:
@@ -367,11 +264,3 @@ def _as_preprocess(given: str | Preprocess, name: str) -> Preprocess:
     if given == "inside":
         return Preprocess()
     raise UserError(f"preprocess of {name!r} is {given!r}: expected 'inside' or Preprocess(mean, std, size)")
-
-
-def padded(images: Tensor, least: int = LEAST_ROWS) -> Tensor:
-    """At least so many rows, so that the last bits of an answer do not change with the size of the batch."""
-    rows = len(images)
-    if rows >= least:
-        return images
-    return torch.cat([images, images[-1:].expand(least - rows, *images.shape[1:])])

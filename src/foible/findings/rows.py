@@ -1,4 +1,4 @@
-"""Rows of findings, put together from sections: dictionaries of some of the columns of `foible.findings.table.SCHEMA`.
+"""Rows of findings, put together from sections: dictionaries of some of the columns of `foible.findings.schema.SCHEMA`.
 
 What every recipe says of its rows (who was asked, of which image, what they answered, what it cost) is a function here;
 a recipe's rows are a union of these and of columns of its own:

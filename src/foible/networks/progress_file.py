@@ -31,7 +31,7 @@ STANDING = {
     "waiting": [int], "seeds": [int], "phase": word("classify", "autoencode"), "step": COUNT,
     "losses": {str: [float]}, "last_test": {str: NUMBER}, "finished": One(_by_seed, "records by seed"),
     "climbs?": {str: CLIMB},
-}  # `foible.networks.training.Standing`  # fmt: skip
+}  # `foible.networks.lesson.Standing`  # fmt: skip
 
 
 class Checkpoint:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from foible.basket.basket import padded
+from foible.basket.padding import padded
 from foible.errors import UserError
 from foible.images import LEAST_ROWS
 from foible.permission import Permission

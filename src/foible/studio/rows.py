@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from foible.errors import UserError
 from foible.findings import Findings, read_shard, shard_files
 from foible.findings.labels import Labels, labels_of
-from foible.findings.table import all_different
+from foible.findings.shards import all_different
 from foible.findings.tags import tags_of
 from foible.images import png_size
 from foible.records import read_classes, read_configs

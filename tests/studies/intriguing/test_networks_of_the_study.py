@@ -13,7 +13,7 @@ from torch import nn
 from foible.basket import Basket
 from foible.data import load
 from foible.errors import UserError
-from foible.networks.training import fresh_module
+from foible.networks.fresh import fresh_module
 from foible.studies import run_study
 from foible.studies.intriguing.frozen_features.figures import sheet
 from foible.studies.intriguing.networks import baskets as networks

@@ -9,7 +9,7 @@ import torch
 import foible
 from foible.basket import Basket
 from foible.data import load
-from foible.recipes.train.train import meet
+from foible.recipes.train.fleets import meet
 from foible.studies.peer_pressure.held_out import Judge
 from foible.studies.peer_pressure.reliability import ConsensusFinds, difference, rarefied, trend
 

@@ -71,7 +71,7 @@ def make_rows(
     askings: int = 1,
     best: bool = False,
 ) -> pa.Table:
-    """A row for each image, by `foible.findings.table.SCHEMA`.
+    """A row for each image, by `foible.findings.schema.SCHEMA`.
 
     basket: the source and then its judges. start: (n, …) where `exact`, what was found in floats, began. settled: the
     same on 8 bits, with the cost of bringing it there. tried: labels tried for each. several: an image has a row for

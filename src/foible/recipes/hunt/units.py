@@ -10,7 +10,7 @@ from torch import Tensor
 
 from foible import png, specs
 from foible.basket import Budget
-from foible.basket.basket import FEW, LARGE
+from foible.basket.padding import FEW, LARGE
 from foible.data import Photographs, read
 from foible.errors import UserError
 from foible.findings import with_metadata

@@ -33,6 +33,7 @@ from foible.networks.probe import PREFIX, Probe, ProbeSource, ProbeSpec, open_ba
 from foible.permission import Permission
 from foible.processes import one_thread
 from foible.progress import progress
+from foible.recipes.train.fleets import meet
 from foible.spec_files import absolute
 from foible.text import shown
 from foible.views import View
@@ -235,8 +236,6 @@ def _check(config: TrainConfig, asked: Sequence[ProbeSpec]) -> None:
 
 def _labels(data: Data, classes: tuple[str, ...]) -> Tensor:
     """(n,) positions in `classes`, by name; -1 where an image has no label."""
-    from foible.recipes.train.train import meet
-
     if not (data.labels >= 0).any():
         raise UserError(f"{shown(data.name)}: no image of the {data.split} split has a label to learn")
     return meet(data, classes)

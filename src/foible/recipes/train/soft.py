@@ -82,25 +82,29 @@ def from_file(file: Path, images: int, classes: int) -> np.ndarray[Any, np.dtype
 def _taught(teacher: str, temperature: float, data: Dataset, device: torch.device) -> Tensor:
     """The mean over the teacher's networks of the softmax of their logits by the temperature."""
     basket = Basket.open(teacher, device=device.type)
-    if set(basket.classes) != set(data.classes):
-        raise UserError(
-            f"the teacher {teacher} knows the classes {', '.join(basket.classes[:5])}…, the data has "
-            f"{', '.join(data.classes[:5])}…: give a basket that was trained on these classes"
-        )
     place = [basket.classes.index(name) for name in data.classes]
     said = (basket.predict(data.images)[:, :, place].double() / temperature).softmax(2).mean(0)
     return (said / said.sum(1, keepdim=True)).float().to(device)
 
 
-def soft_hashes(config: TrainConfig) -> dict[str, str]:
-    """What the settings do not say themselves: whose numbers they are. Nothing where labels are learnt."""
+def soft_hashes(config: TrainConfig, data: Dataset) -> dict[str, str]:
+    """What the settings do not say themselves: whose numbers they are. Nothing where labels are learnt; an error where
+    they do not fit the data."""
     if config.soft is not None:
         try:
-            return {"soft_sha256": hashlib.sha256(Path(config.soft).read_bytes()).hexdigest()}
+            held = Path(config.soft).read_bytes()
         except OSError as error:
             raise UserError(f"cannot read --soft {config.soft}: {error.strerror or error}") from error
+        from_file(Path(config.soft), len(data), len(data.classes))
+        return {"soft_sha256": hashlib.sha256(held).hexdigest()}
     if config.teacher is not None:
-        networks = "\n".join(Basket.open(config.teacher).fingerprints.values())
+        basket = Basket.open(config.teacher)
+        if set(basket.classes) != set(data.classes):
+            raise UserError(
+                f"the teacher {config.teacher} knows the classes {', '.join(basket.classes[:5])}…, the data has "
+                f"{', '.join(data.classes[:5])}…: give a basket that was trained on these classes"
+            )
+        networks = "\n".join(basket.fingerprints.values())
         return {"teacher_sha256": hashlib.sha256(networks.encode()).hexdigest()}
     return {}
 

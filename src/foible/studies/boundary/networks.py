@@ -20,16 +20,17 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from foible.basket import pick_device
-from foible.data import load
+from foible.data import Dataset, load
 from foible.disk import write_with_folder
 from foible.errors import UserError
 from foible.networks.bands import APART
 from foible.networks.files import Entry, save_basket
 from foible.networks.fleet import Fleet
+from foible.networks.lesson import Missed
 from foible.networks.material import accuracies, answers
-from foible.networks.training import Missed
 from foible.recipes.train.config import TrainConfig
-from foible.recipes.train.train import NotReached, fleets, restored, train
+from foible.recipes.train.fleets import check_task, fleets, restored
+from foible.recipes.train.train import NotReached, train
 
 WITHIN = 0.0005  # ±0.05 % of the test images
 AUGMENT = "crops?area=80&aspect=1.1&degrees=10"
@@ -93,25 +94,28 @@ def crowds(
 
     architecture: a spec of the zoo; trained by recipe 1 (Adam, 5e-4, 128) unless `recipe` says otherwise.
     images: uint8 (n, channels, height, width). No weights are kept, answers are: `out` has one .npz for each call
-    with other arguments, which is read where it is there already.
+    with other arguments or other data, which is read where it is there already.
     """
     how = recipe or Recipe(architecture)
     config = TrainConfig(
         (architecture,), data, tuple(seeds), epochs or EPOCHS.get(architecture.partition(":")[0]), how.batch, how.rate,
         how.weight_decay, tuple(targets), within, how.augment,
     )  # fmt: skip
+    splits = load(data, "train", quiet=quiet), load(data, "test", quiet=quiet)
     pixels = hashlib.sha256(images.cpu().contiguous().numpy().tobytes()).hexdigest()
-    asked = hashlib.sha256(repr((config, pixels)).encode()).hexdigest()
+    asked = hashlib.sha256(repr((config, pixels, [split.sha256 for split in splits])).encode()).hexdigest()
     file = out / f"crowd-{architecture.replace(':', '-')}-{asked[:12]}.npz"
     if not file.exists():
-        write_with_folder(file, _packed(_trained(config, data, images, device, quiet)))
+        write_with_folder(file, _packed(_trained(config, *splits, images, device, quiet)))
     return _unpacked(file, architecture)
 
 
-def _trained(config: TrainConfig, data: str, images: Tensor, device: str, quiet: bool) -> list[Crowd]:
+def _trained(
+    config: TrainConfig, data: Dataset, test: Dataset, images: Tensor, device: str, quiet: bool
+) -> list[Crowd]:
     place, spec = pick_device(device), config.specs[0]
-    held = load(data, "train", quiet=quiet)
-    [(lesson, material, outcome)] = fleets(config, held, load(data, "test", quiet=quiet), place, quiet=quiet)
+    check_task(config, data, test)
+    [(lesson, material, outcome)] = fleets(config, data, test, place, quiet=quiet)
     assert material.test is not None
     entries, found = restored(lesson, outcome.trained, material), []
     for target in config.bands:

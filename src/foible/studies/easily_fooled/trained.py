@@ -23,12 +23,12 @@ from foible.data import Dataset, load
 from foible.errors import UserError
 from foible.networks import training_folder, zoo
 from foible.networks.files import Entry
+from foible.networks.fresh import fresh_module
 from foible.networks.loop import Place, Schedule, Turn, descent, enough, loop
 from foible.networks.preprocess import Preprocess, statistics
-from foible.networks.training import fresh_module
 from foible.processes import one_thread
 from foible.progress import progress
-from foible.recipes.train.train import meet
+from foible.recipes.train.fleets import meet
 
 RATE, MOMENTUM, DECAY, BATCH, INVERSE = 0.01, 0.9, 5e-4, 64, (1e-4, 0.75)  # Sec. C.1
 STEPS = 10_000  # of Caffe's LeNet; the paper does not say

@@ -28,7 +28,7 @@ from foible.data import open_data
 from foible.errors import UserError
 from foible.progress import progress
 from foible.recipes.hunt.recipe import hunt
-from foible.recipes.train.train import meet
+from foible.recipes.train.fleets import meet
 from foible.statistics import wilson
 from foible.studies.common import Result, Row, basket_for, data_for, share_row
 from foible.studies.peer_pressure.held_out import Judge, held_out_judge

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from foible.networks.fresh import fresh_module
 from foible.networks.lbfgs import Advance
 from foible.networks.losses import decay, divergence, squared_error
-from foible.networks.training import fresh_module
 from foible.networks.zoo.dense import Autoencoder
 from foible.studies.intriguing.networks.training import Course, descend
 

@@ -24,12 +24,12 @@ from foible.data import Dataset, load
 from foible.errors import UserError
 from foible.networks import training_folder
 from foible.networks.files import Entry, load_folder
+from foible.networks.fresh import fresh_module
 from foible.networks.lbfgs import Advance
 from foible.networks.preprocess import Preprocess
-from foible.networks.training import fresh_module
 from foible.processes import one_thread
 from foible.progress import Bar, progress
-from foible.recipes.train.train import meet
+from foible.recipes.train.fleets import meet
 from foible.studies.intriguing.networks.autoencoder import Sparse, encoder_for
 from foible.studies.intriguing.networks.plans import EFFORTS, TABLE1, TABLE3, Effort, Plan, parts, settings
 from foible.studies.intriguing.networks.training import error, learn

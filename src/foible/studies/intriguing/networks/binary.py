@@ -20,9 +20,9 @@ from foible.data import Dataset
 from foible.errors import UserError
 from foible.networks import training_folder
 from foible.networks.files import Entry
+from foible.networks.fresh import fresh_module
 from foible.networks.lbfgs import Advance, linear
 from foible.networks.preprocess import Preprocess
-from foible.networks.training import fresh_module
 from foible.processes import one_thread
 from foible.progress import Bar, progress
 from foible.studies.intriguing.networks.autoencoder import Sparse, encoder_for

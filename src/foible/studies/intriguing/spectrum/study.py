@@ -22,7 +22,7 @@ from foible.inspect.spectrum.bounds import Bounds, Effort
 from foible.inspect.spectrum.figures import draw_all
 from foible.inspect.spectrum.record import Spectrum, write
 from foible.inspect.spectrum.spectrum import ASKED
-from foible.networks.training import fresh_module
+from foible.networks.fresh import fresh_module
 from foible.processes import one_thread
 from foible.recipes.train.train import train
 from foible.runs.record import settings_hash

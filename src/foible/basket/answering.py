@@ -1,0 +1,101 @@
+"""What one network of a basket answers to prepared images, and whether that is logits.
+
+A network is met when it is first asked (`networks/habits.py`), and then asked as its habits allow: as a recorded graph,
+by a copy in bfloat16, or itself.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+from foible.basket.graphs import Graphs
+from foible.basket.quick import Quick
+from foible.errors import UserError
+from foible.networks.habits import ONE_AT_A_TIME, Habits, Network, ask, ask_again, meet, version
+from foible.networks.one_logit import two_classes
+
+Precision = Literal["float32", "bf16"]
+
+
+class Answering:
+    """Asks networks by name, and keeps what it learnt of each."""
+
+    def __init__(self, device: torch.device) -> None:
+        self.device = device
+        self.graphs = Graphs()
+        self.habits: dict[str, Habits] = {}  # of the networks that have been asked
+        self.quick: dict[str, Quick | None] = {}  # those asked in bfloat16; None: cannot be copied so
+
+    def __call__(self, name: str, network: Network, prepared: Tensor, known: int, precision: Precision) -> Tensor:
+        """Logits (n, known) of images that are preprocessed already; `known` is how many classes its list has."""
+        rows = len(prepared)
+        quick = self._in_bf16(name, network, prepared) if precision == "bf16" and name in self.habits else None
+        if precision == "float32" or quick is not None:
+            logits = self._asked(name, quick or network, prepared)
+        else:
+            with torch.autocast(self.device.type, torch.bfloat16):
+                logits = self._asked(name, network, prepared)
+        if known == 2:
+            logits = two_classes(logits, rows)
+        if not isinstance(logits, Tensor):
+            given = f"returned {type(logits).__name__}: expected a tensor of logits (n, classes)"
+        elif logits.ndim != 2 or len(logits) != rows:
+            given = f"returned shape {tuple(logits.shape)} for {rows} images: expected {(rows, known)}"
+        elif logits.shape[1] != known:
+            given = (
+                f"gives {logits.shape[1]} numbers an image, its list has {known} classes: give the list it was trained "
+                "with (classes=FILE)"
+            )
+        elif not logits.is_floating_point() or logits.layout != torch.strided or logits.device != prepared.device:
+            given = (
+                f"returned {logits.dtype}, {logits.layout}, on {logits.device}: expected logits of floating point, "
+                f"dense, on {prepared.device} as its images"
+            )
+        else:
+            return logits.detach() if logits.requires_grad and not torch.is_grad_enabled() else logits
+        raise UserError(f"network {name!r} {given}")
+
+    def _in_bf16(self, name: str, network: Network, prepared: Tensor) -> Quick | None:
+        """The copy of a network that is asked in bfloat16; None where it holds something between two calls, or cannot
+        be copied or asked so."""
+        if name not in self.quick:
+            quick = None
+            if isinstance(network, nn.Module) and not self.habits[name].keeps:
+                try:
+                    quick = Quick(network)
+                    quick(prepared)
+                except Exception:  # whatever it was, it says it better when it is asked itself
+                    quick = None
+            self.quick[name] = quick
+        return self.quick[name]
+
+    def _asked(self, name: str, network: Network, prepared: Tensor) -> Any:
+        """What the network itself says, and nothing that it does to the images or to its answer later is seen."""
+        what = f"network {name!r}"
+        if name not in self.habits:
+            with ONE_AT_A_TIME:
+                if name not in self.habits:
+                    logits, habits = meet(network, prepared, what)
+                    self.habits[name] = habits
+                    return logits
+        habits, module = self.habits[name], isinstance(network, nn.Module)
+        logits = self.graphs.answer(network, prepared) if isinstance(network, nn.Module) and not habits.keeps else None
+        if logits is not None:
+            return logits
+        own = prepared.clone() if habits.copies and not module else prepared  # a module copies by itself
+        before = version(prepared)
+        if habits.keeps:
+            logits = ask_again(network, own, what, habits)
+        else:
+            logits = ask(network, own, what)
+            if not module and isinstance(logits, Tensor):
+                logits = logits.clone()  # it may write its next answer into the same memory
+        if version(prepared) != before:
+            raise UserError(
+                f"{what} changed the images that it was given (in place), and did not when it was first asked: "
+                "what the others say would be wrong; let its forward begin with images = images.clone()"
+            )
+        return logits
