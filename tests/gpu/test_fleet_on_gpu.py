@@ -1,4 +1,5 @@
-"""Fleets of convolutional networks on a GPU: they learn, they are asked in float32, and rounded looks agree with it."""
+"""Fleets of convolutional networks and transformers on a GPU: they learn, they are asked in float32, and rounded looks
+agree with it."""
 
 from __future__ import annotations
 
@@ -35,3 +36,15 @@ def test_rounded_looks_agree_and_exact_ones_are_those_of_the_module() -> None:
     assert rough == pytest.approx(exact, abs=0.02)
     shown = entries[0].preprocess(test.floats()[:20])
     assert torch.allclose(fleet.predict(shown.to(GPU))[0].cpu(), entries[0].module(shown), rtol=1e-3, atol=1e-3)
+
+
+def test_transformers_learn_in_a_fleet_and_are_asked_as_the_module() -> None:
+    entries = train("vit4:patch=4", "digits", seeds=3, epochs=30, device="cuda", quiet=True)
+    assert all(entry.accuracy["test"] > 0.85 for entry in entries)
+    fleet = Fleet([entry.module for entry in entries], [0, 1, 2], device=GPU)
+    assert fleet.how == "attended"
+    test = load("digits", "test")
+    asked = test.images.to(GPU), test.labels.to(GPU), entries[0].preprocess
+    assert accuracies(fleet, *asked, rough=True) == pytest.approx(accuracies(fleet, *asked), abs=0.02)
+    shown = entries[1].preprocess(test.floats()[:20])
+    assert torch.allclose(fleet.predict(shown.to(GPU))[1].cpu(), entries[1].module(shown), rtol=1e-3, atol=1e-3)

@@ -16,7 +16,8 @@ from foible.networks.fleet import Fleet, members_at_once
 from foible.networks.fresh import fresh_module
 from foible.networks.loop import order
 from foible.networks.losses import sparse_reconstruction
-from foible.networks.zoo.convolved import is_chain
+from foible.networks.zoo.attended import Attended
+from foible.networks.zoo.convolved import Convolved, is_chain
 from foible.networks.zoo.dense import Autoencoder
 from foible.networks.zoo.grouped import suits
 from foible.networks.zoo.layers import Dropout
@@ -54,7 +55,7 @@ def force(monkeypatch: pytest.MonkeyPatch, how: str) -> None:
     monkeypatch.setattr(Fleet, "how", property(lambda _: how))
 
 
-@pytest.mark.parametrize("how", ["grouped", "convolved", "mapped", "looped"])
+@pytest.mark.parametrize("how", ["grouped", "convolved", "attended", "mapped", "looped"])
 @pytest.mark.parametrize(
     "spec", ["softmax", "mlp:7-6,sigmoid", "mlp:9", "ae:6", "conv", "cnn4", "vit4:patch=6", "resnet:8,width=4"]
 )
@@ -64,8 +65,10 @@ def test_together_is_as_alone(spec: str, how: str, monkeypatch: pytest.MonkeyPat
     fleet = Fleet(modules(spec, seeds), seeds, device=CPU, rate=1e-3)
     if how == "grouped" and fleet.dense is None:
         pytest.skip("only fully connected networks are grouped")
-    if how == "convolved" and fleet.chain is None:
+    if how == "convolved" and not isinstance(fleet.stacked, Convolved):
         pytest.skip("only chains of convolutions are convolved")
+    if how == "attended" and not isinstance(fleet.stacked, Attended):
+        pytest.skip("only transformers are attended")
     force(monkeypatch, how)
     losses = torch.stack(teach(fleet))
     for row, seed in enumerate(seeds):
@@ -87,7 +90,10 @@ def test_together_is_as_alone(spec: str, how: str, monkeypatch: pytest.MonkeyPat
         assert close(fleet.state_dict(row), dict(network.state_dict()))
         network.eval()
         images, _ = batch(99, 0)
-        assert torch.allclose(fleet.predict(images)[row], network(images), rtol=1e-6)
+        assert torch.allclose(fleet.predict(images)[row], network(images), rtol=1e-6, atol=1e-7)
+        if fleet.stacked is not None and how in ("convolved", "attended"):
+            rough = fleet.stacked.says(fleet.weights, fleet.buffers, images, torch.float32)
+            assert torch.allclose(rough[row], network(images), rtol=1e-5, atol=1e-6), "all at once, as in rough looks"
 
 
 def test_only_chains_of_linear_layers_are_grouped() -> None:
@@ -115,6 +121,8 @@ def test_only_plain_chains_of_convolutions_are_convolved() -> None:
     assert not chain(nn.Conv2d(2, 2, 3, groups=2), nn.Flatten(), nn.Linear(2, 2))
     assert not chain(nn.Conv2d(1, 2, 3, padding="same"), nn.Flatten(), nn.Linear(2, 2))
     assert not chain(nn.Conv2d(1, 2, 3), nn.BatchNorm2d(2, affine=False), nn.Flatten(), nn.Linear(2, 2))
+    assert not chain(nn.Conv2d(1, 2, 3), nn.ReLU(), nn.BatchNorm2d(2), nn.Flatten(), nn.Linear(2, 2))
+    assert not chain(nn.BatchNorm2d(1), nn.Conv2d(1, 2, 3), nn.Flatten(), nn.Linear(2, 2))
     assert not chain(nn.Conv2d(1, 2, 3), nn.Flatten(), nn.Linear(2, 2, bias=False))
     assert not chain(nn.Conv2d(1, 2, 3), nn.GELU(), nn.Flatten(), nn.Linear(2, 2))
     assert not chain(nn.Conv2d(1, 2, 3), nn.Flatten(), nn.Linear(2, 2), nn.Flatten())

@@ -4,13 +4,14 @@ Every weight is stacked over the K members, so that one operation serves all of 
 
 - grouped: fully connected networks, as batched matmuls over the stacked weights (`grouped.py`);
 - convolved: chains of convolutions on a GPU, as grouped convolutions in bfloat16 (`convolved.py`);
+- attended: vision transformers on a GPU, as batched matmuls in bfloat16 (`attended.py`);
 - mapped: any other network on a GPU, with `torch.func.functional_call` under `vmap`;
 - looped: any other network on a CPU, one member after another within each step. There a single convolution
   already fills the cores, and fleets do not pay: `members_at_once` says 1, and `foible train` takes each in turn.
 
 Members never touch: a member's weights depend on its own seed, batches and masks alone, so that they agree to
 float tolerance whether it trains alone or in any company. (On a GPU to the tolerance of rounded products: a step may
-use TF32, and chains of convolutions bfloat16. What networks say is float32 again.)
+use TF32, and chains of convolutions and transformers bfloat16. What networks say is float32 again.)
 """
 
 from __future__ import annotations
@@ -25,13 +26,15 @@ from torch import Tensor, nn
 from torch.func import functional_call, stack_module_state, vmap
 
 from foible.networks.losses import Loss, cross_entropy
+from foible.networks.zoo.attended import Attended
 from foible.networks.zoo.convolved import Convolved, is_chain
 from foible.networks.zoo.grouped import Grouped, suits
 from foible.networks.zoo.layers import Dropout
+from foible.networks.zoo.vit import ViT
 from foible.randomness import uniforms
 
 CACHE = 8 * 2**20  # bytes
-COARSE = torch.bfloat16  # of convolutions on a GPU, while training and in looks that leave a network open
+COARSE = torch.bfloat16  # of convolutions and transformers on a GPU, while training and in looks that leave it open
 
 
 def members_at_once(module: nn.Module, device: torch.device) -> int | None:
@@ -85,7 +88,7 @@ class Fleet:
         self.stream = stream
         self.template = copy.deepcopy(modules[0]).to("meta")  # its code without its weights
         self.dense = Grouped(self.template) if loss is cross_entropy and suits(modules[0]) else None
-        self.chain = Convolved(self.template) if is_chain(modules[0]) else None
+        self.stacked = _stacked(self.template)
         weights, buffers = stack_module_state([copy.deepcopy(module).to(device) for module in modules])
         self.weights: dict[str, Tensor] = weights
         self.buffers: dict[str, Tensor] = buffers
@@ -102,18 +105,22 @@ class Fleet:
             }
 
     @property
-    def how(self) -> Literal["grouped", "convolved", "mapped", "looped"]:
+    def how(self) -> Literal["grouped", "convolved", "attended", "mapped", "looped"]:
         if self.dense is not None:
             return "grouped"
         if self.device.type == "cpu":
             return "looped"
-        return "convolved" if self.chain is not None else "mapped" if len(self.seeds) > 1 else "looped"
+        if self.stacked is not None:
+            return "convolved" if isinstance(self.stacked, Convolved) else "attended"
+        return "mapped" if len(self.seeds) > 1 else "looped"
 
     @property
     def rows_at_once(self) -> int:
         """How many images to ask all members about at a time."""
         if self.how == "convolved":  # one member after another
             return 4096
+        if self.how == "attended":
+            return min(max(32768 // len(self.seeds), 64), 4096)
         few = min(max(8192 // len(self.seeds), 64), 1024)
         return 1024 if self.how == "grouped" and self.device.type == "cuda" else few
 
@@ -150,9 +157,11 @@ class Fleet:
         with rounded_products(rough):
             if self.how == "looped":
                 return torch.stack([functional_call(self.template, self._member(k), (images,)) for k in self._rows()])
+            if self.how in ("convolved", "attended") and rough:
+                assert self.stacked is not None
+                return self.stacked.says(self.weights, self.buffers, images, COARSE)
             if self.how == "convolved":  # single networks judge large batches quicker than grouped convolutions do
-                with torch.autocast(self.device.type, COARSE, enabled=rough):
-                    return torch.stack([self._one_by_one(k, images) for k in self._rows()])
+                return torch.stack([self._one_by_one(k, images) for k in self._rows()])
             shared = images.unsqueeze(0).expand(len(self.seeds), *images.shape)
             logits: Tensor = self._forward(shared, {})
             return logits
@@ -222,11 +231,10 @@ class Fleet:
         if self.how == "grouped":
             assert self.dense is not None
             return self.dense.forward(self.weights, images)
-        if self.how == "convolved":
-            assert self.chain is not None
-            return self.chain.forward(
-                self.weights, self.buffers, images, noise, COARSE if self.device.type == "cuda" else None
-            )
+        if self.how in ("convolved", "attended"):
+            assert self.stacked is not None
+            coarse = COARSE if self.device.type == "cuda" and torch.is_grad_enabled() else None
+            return self.stacked.forward(self.weights, self.buffers, images, noise, coarse)
 
         def one(weights: dict[str, Tensor], buffers: dict[str, Tensor], batch: Tensor) -> Any:
             return functional_call(self.template, {**weights, **buffers}, (batch,))
@@ -257,3 +265,10 @@ class Fleet:
                 weight.grad[row] = gradient
             losses.append(loss)
         return torch.cat(losses)
+
+
+def _stacked(module: nn.Module) -> Convolved | Attended | None:
+    """The layers of a network of which a GPU takes all members at once, where it has such."""
+    if isinstance(module, ViT):
+        return Attended(module)
+    return Convolved(module) if is_chain(module) else None

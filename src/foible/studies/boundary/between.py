@@ -69,7 +69,7 @@ def run_between(
     takes the place of the scale's own plan."""
     plan = SCALES[scale] | {key: value for key, value in given.items() if value}
     if given["targets"]:
-        plan["higher"] = ()
+        plan["higher"] = given["higher"]
     if given["architectures"] and not given["fleets"]:
         plan["fleets"] = given["architectures"]
     used = fewer(named, plan["images"], out, tested=plan["tested"]) if plan["images"] and named in KNOWN else named

@@ -97,7 +97,7 @@ def run_photographs(
         raise UserError(f"the basket has {len(group)} network: where networks disagree takes two or more")
     with one_thread():
         sure = group.predict(test.images).softmax(2)
-        wanted = plan | {"targets": targets, "higher": () if given["targets"] else plan["higher"]}
+        wanted = plan | {"targets": targets, "higher": given["higher"] if given["targets"] else plan["higher"]}
         fleets, missed = fleets_of(wanted, used, test.images, test.classes, out, how) if targets else ([], [])
     place = [group.classes.index(name) for name in test.classes]
     said, most = sure[..., place].argmax(2).numpy(), sure.amax(2).double().numpy()

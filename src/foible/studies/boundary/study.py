@@ -37,6 +37,7 @@ def run(
     fleets: str = "",
     few: int = 0,
     targets: str = "",
+    higher: str = "",
     repeats: int = 0,
     seeds: int = 0,
     epochs: int = 0,
@@ -49,11 +50,13 @@ def run(
     The rest is of images between classes. generator: a folder that `foible generator train` wrote, or the spec of one
     to be trained. images: a run of `foible boundary make`. architectures: some of mlp4, cnn4, vit4, blanks between
     them; fleets: those of them that are trained from many seeds, none for none. targets: test accuracies, as
-    0.975,0.98; repeats, seeds: so many times so many networks of each architecture; epochs: at most. trials: of the
-    hunt against each network. 0 and nothing take the scale's own.
+    0.975,0.98; higher: those of CNNs besides, none where targets are given alone. repeats, seeds: so many times so
+    many networks of each architecture; epochs: at most. trials: of the hunt against each network. 0 and nothing take
+    the scale's own.
     """
     given = {
-        "architectures": architectures.split(), "fleets": fleets.split(), "targets": _targets(targets),
+        "architectures": architectures.split(), "fleets": fleets.split(),
+        "targets": _accuracies("targets", targets), "higher": _accuracies("higher", higher),
         "repeats": repeats, "seeds": seeds, "epochs": epochs, "trials": trials, "few": few,
     }  # fmt: skip
     how: dict[str, Any] = {
@@ -68,11 +71,11 @@ def run(
     return run_between(named=data, generator=generator, images=images, **how)
 
 
-def _targets(text: str) -> tuple[float, ...]:
+def _accuracies(name: str, text: str) -> tuple[float, ...]:
     try:
         found = tuple(sorted({float(one) for one in text.split(",") if one.strip()}))
     except ValueError:
         found = (-1.0,)
     if any(not 0 < one < 1 for one in found):
-        raise UserError(f"targets is {text!r}: expected test accuracies with commas between them, such as 0.975,0.98")
+        raise UserError(f"{name} is {text!r}: expected test accuracies with commas between them, such as 0.975,0.98")
     return found
