@@ -96,3 +96,6 @@ def restore(learning: Learning, tensors: Mapping[str, Tensor]) -> None:
             if any(value.ndim and value.shape != weight.shape for value in state[place].values()):
                 raise KeyError(f"{prefix}{place}")
         optimiser.load_state_dict({**record, "state": state})
+        for weight in weights:  # laid out as the weights are, which a fused step insists on
+            memory = optimiser.state[weight]
+            memory |= {what: torch.empty_like(weight).copy_(value) for what, value in memory.items() if value.ndim}
