@@ -27,8 +27,8 @@ _ROUNDS = 10
 def philox(counter: tuple[Tensor, Tensor, Tensor, Tensor], key: tuple[int, int]) -> tuple[Tensor, ...]:
     """Philox 4x32-10 of int64 tensors that hold 32-bit words; any broadcastable shapes.
 
-    The 64-bit product of two 32-bit words may wrap in int64, and `>>` is arithmetic: masking after the shift gives
-    the right high word all the same.
+    The 64-bit product of two 32-bit words may wrap in int64, and `>>` is arithmetic: masking at the end of a round
+    gives the right words all the same.
     """
     if counter[0].is_cuda and works():
         return fused_philox(counter, key)
@@ -36,11 +36,11 @@ def philox(counter: tuple[Tensor, Tensor, Tensor, Tensor], key: tuple[int, int])
     k0, k1 = key
     for _ in range(_ROUNDS):
         product0, product1 = c0 * _MULTIPLIERS[0], c2 * _MULTIPLIERS[1]
-        high0, high1 = (product0 >> 32).bitwise_and_(_MASK), (product1 >> 32).bitwise_and_(_MASK)
-        c0, c2 = high1 ^ (c1 ^ k0), high0 ^ (c3 ^ k1)
-        c1, c3 = product1.bitwise_and_(_MASK), product0.bitwise_and_(_MASK)
+        high0, high1 = (product0 >> 32) ^ c3, (product1 >> 32) ^ c1
+        c0, c2 = (word.bitwise_xor_(k).bitwise_and_(_MASK) for word, k in ((high1, k0), (high0, k1)))
+        c1, c3 = product1, product0
         k0, k1 = (k0 + _WEYL[0]) & _MASK, (k1 + _WEYL[1]) & _MASK
-    return c0, c1, c2, c3
+    return c0, c1.bitwise_and_(_MASK), c2, c3.bitwise_and_(_MASK)
 
 
 def stream_key(seed: int, stream: str) -> tuple[int, int]:
@@ -74,8 +74,11 @@ def uniforms(
     seed: int, lane: Tensor, step: Tensor | int = 0, *, member: Tensor | int = 0, stream: str, count: int
 ) -> Tensor:
     """float32 (*shape, count) in [0, 1): multiples of 2**-24, so exact on every device."""
-    drawn = [(word >> 8).to(torch.float32) for word in _blocks(seed, lane, step, member, stream, count)]
-    return torch.stack(drawn, -1).flatten(-2)[..., :count] * 2.0**-24
+    blocks = _blocks(seed, lane, step, member, stream, count)
+    drawn = torch.empty(*blocks[0].shape, 4, dtype=torch.float32, device=lane.device)
+    for place, word in enumerate(blocks):
+        drawn[..., place] = word >> 8
+    return drawn.flatten(-2)[..., :count] * 2.0**-24
 
 
 def integers(

@@ -13,15 +13,17 @@ from torch import nn
 import foible
 from foible.basket import Basket
 from foible.data import Dataset
-from foible.errors import UserError
+from foible.errors import Interrupted, UserError
 from foible.findings import Findings
 from foible.findings.same_class import same_class
 from foible.images import decode_png
+from foible.recipes.fool import units
 from foible.recipes.fool.replay import draw_again
 from foible.recipes.fool.summary import summarise
 from foible.recipes.replay import replay
 from foible.report import write_report
 from foible.runs.recipe import recipe_called
+from foible.search.climb import ascend
 from foible.search.elites.encodings import drawn
 from foible.spaces.cppn import Cppn
 from foible.testing import SHAPE, linear_basket
@@ -108,6 +110,29 @@ def test_a_run_on_disk_is_resumed_extended_replayed_and_reported(tmp_path: Path)
     assert "Generation by generation" in page
     assert draw_again(tmp_path / "part", part[0]["id"], 64).shape == (1, 64, 64)
     assert torch.equal(drawn(part[0], Cppn()), decode_png(part[0]["image"]))
+
+
+def test_a_climb_that_was_killed_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    basket = trained(tmp_path / "basket")
+    settings: dict[str, Any] = {"encoding": "ascent?steps=30", "runs": 1, "workers": 1, "device": "cpu", "quiet": True}
+    whole = foible.fool(basket, "digits", out=tmp_path / "whole", **settings)
+    monkeypatch.setattr(units, "SECONDS", 0.0)
+    steps, step = [0], ascend._step
+
+    def counted(*given: Any) -> None:
+        steps[0] += 1
+        if steps[0] == 21:
+            raise KeyboardInterrupt
+        step(*given)
+
+    monkeypatch.setattr(ascend, "_step", counted)
+    with pytest.raises(Interrupted):
+        foible.fool(basket, "digits", out=tmp_path / "part", **settings)
+    part = foible.fool(basket, "digits", out=tmp_path / "part", **settings)
+    assert steps == [31]
+    for name in ("id", "image", "after", "trace", "outcome"):
+        assert whole.column(name) == part.column(name), name
+    assert not list((tmp_path / "part").glob("unit-*"))
 
 
 class Broken(nn.Module):

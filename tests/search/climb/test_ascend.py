@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,8 @@ from foible.basket import Basket
 from foible.basket.matching import match
 from foible.data import Dataset
 from foible.errors import UserError
-from foible.search.climb.ascend import PRESETS, Ascent, ascend, mean_image, starts
+from foible.networks.progress_file import Checkpoint
+from foible.search.climb.ascend import KEPT, PRESETS, Ascended, Ascent, ascend, mean_image, starts
 
 SHAPE, CLASSES = (3, 9, 7), 4
 
@@ -104,6 +106,73 @@ def test_rows_never_touch(basket: Basket) -> None:
     assert heard == [4, 2]
     assert torch.equal(whole.images, parts.images)
     assert torch.equal(whole.images[3:4], alone.images)
+
+
+class Stopped(BaseException):
+    """As a kill, nobody is to catch it."""
+
+
+class Watched(nn.Module):
+    """A network that is asked so often and no more."""
+
+    def __init__(self, most: float) -> None:
+        super().__init__()
+        self.inner, self.left = network(1), most
+
+    def forward(self, images: Tensor) -> Tensor:
+        self.left -= 1
+        if self.left < 0:
+            raise Stopped
+        logits: Tensor = self.inner(images)
+        return logits
+
+
+def going(kept: Checkpoint | None, most: float = float("inf"), about: str = "this very one") -> tuple[Ascended, float]:
+    """Three batches of two rows, twelve steps each; and how often the network was asked."""
+    one = Basket({"A": Watched(most)}, classes=list("abcd"), preprocess="inside", shape=SHAPE)
+    aims, how = torch.tensor([0, 1, 2, 3, 0, 1]), replace(PRESETS["sparse"], steps=12)
+    done = ascend(
+        one, "A", starts(mean(), 1, torch.arange(6)), mean(), aims, how, width=2, every=5, kept=kept, about=about
+    )
+    return done, most - one.network("A").left  # type: ignore[union-attr, operator]
+
+
+def same(one: Ascended, other: Ascended) -> bool:
+    parts = ("images", "logits", "confidence", "trace", "invalid")
+    return all(torch.equal(getattr(one, name), getattr(other, name)) for name in parts)
+
+
+@pytest.mark.parametrize("after", [1, 7, 12, 20, 40])
+def test_a_climb_goes_on_from_any_step(after: int, tmp_path: Path) -> None:
+    whole, file = going(None)[0], tmp_path / "kept"
+    with pytest.raises(Stopped):
+        going(Checkpoint(file, 0.0, KEPT), after)
+    again, asked = going(Checkpoint(file, 1e9, KEPT), 1000)
+    assert same(whole, again)
+    assert asked < 42 + 1 - after + 6  # 12 steps and 2 judgements a batch; judgements of whole batches are made again
+    ended, asked = going(Checkpoint(file, 1e9, KEPT), 1000)
+    assert same(whole, ended)
+    assert asked == 6
+
+
+def test_what_is_no_checkpoint_of_this_climb_is_left_aside(tmp_path: Path) -> None:
+    whole, file = going(None)[0], tmp_path / "kept"
+    going(Checkpoint(file, 1e9, KEPT), about="another")
+    assert going(Checkpoint(file, 1e9, KEPT), 1000)[1] == 42
+    tensors, record = Checkpoint(file, 1e9, KEPT).read() or ({}, {})
+    for wrong in (
+        {"image": tensors["image"][:4]},
+        {"invalid": tensors["invalid"].int()},
+        {"more": tensors["trace"][0].clone()},
+    ):
+        Checkpoint(file, 0.0, KEPT).write(lambda wrong=wrong: tensors | wrong, record)  # type: ignore[misc]
+        again, asked = going(Checkpoint(file, 1e9, KEPT), 1000)
+        assert same(whole, again)
+        assert asked == 42
+    Checkpoint(file, 0.0, KEPT).write(lambda: tensors, record | {"steps": 37})
+    assert going(Checkpoint(file, 1e9, KEPT), 1000)[1] == 42
+    file.write_bytes(b"no checkpoint")
+    assert same(whole, going(Checkpoint(file, 1e9, KEPT))[0])
 
 
 def test_starts_are_a_function_of_seed_and_lane() -> None:

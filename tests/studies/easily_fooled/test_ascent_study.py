@@ -13,6 +13,7 @@ from pictures import check_figure
 from foible.basket import Basket
 from foible.errors import UserError
 from foible.findings import Findings
+from foible.search.climb import ascend
 from foible.search.climb.ascend import Ascended
 from foible.studies import run_study
 from foible.studies.easily_fooled import ascent, figures
@@ -48,6 +49,20 @@ def test_rows_and_figures(tiny: Path) -> None:
     assert rows["Accuracy", "softmax-s0, %"]["measured"] > 80
     for stem in ("plain", "figure-s5", "figure-s6", "figure-s7", "figure-s8", "figure-s9", "confidence-by-step"):
         check_figure(tiny, stem)
+
+
+def test_climbs_that_ended_are_not_climbed_again(tiny: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before, steps, step = rows_of(tiny), [0], ascend._step
+
+    def counted(*given: Any) -> None:
+        steps[0] += 1
+        step(*given)
+
+    monkeypatch.setattr(ascend, "_step", counted)
+    (tiny / "climbs" / "blur.safetensors").unlink()  # as if it had been killed before
+    run_study("ascent", data="digits", out=tiny, device="cpu", quiet=True, options=TINY)
+    assert rows_of(tiny) == before
+    assert steps == [30]
 
 
 def made(confidence: list[list[float]], trace: list[list[float]]) -> Climbed:

@@ -24,7 +24,8 @@ from foible.runs.local import Tick
 from foible.runs.recipe import Recipe, known_options
 from foible.runs.spans import Span
 from foible.runs.task import Task
-from foible.search.elites.by_class import KEPT
+from foible.search.climb import ascend
+from foible.search.elites import by_class
 from foible.search.elites.encodings import Climb
 from foible.search.elites.for_classes import JUDGED, Made, make, room
 from foible.search.task import EXHAUSTED, INVALID
@@ -32,7 +33,7 @@ from foible.text import did_you_mean
 
 MANY = 100  # classes from which on a generation is larger
 HELD = {"cpu": 20_000, "cuda": 1 << 18}  # genomes of a generation, of all runs of a unit
-SECONDS = 30.0  # between two notes of where an evolution stands
+SECONDS = 30.0  # between two notes of where a unit stands
 
 
 def read_options(recipe: Recipe, options: dict[str, Any]) -> tuple[FoolConfig, dict[str, Any]]:
@@ -97,10 +98,11 @@ class Fooling:
         basket = task.basket.only([suspect, *task.basket.peers(suspect)])
         lanes = torch.arange(span.first, span.end, device=basket.device)
         stands = None if task.folder is None else RunFolder(task.folder).standing(span)
+        form = ascend.KEPT if isinstance(task.parts["encoding"], Climb) else by_class.KEPT
         made = make(
             task.parts["encoding"], task.parts["objective"], basket, lanes, settings["targets"], task.matched,
             seed=settings["seed"], tick=tick, population=settings.get("population"), about=task.key,
-            generations=settings.get("generations"), kept=Checkpoint(stands, SECONDS, KEPT),
+            generations=settings.get("generations"), kept=Checkpoint(stands, SECONDS, form),
         )  # fmt: skip
         table = self._rows(basket, lanes, made)
         return lambda: with_metadata(table(), task.basket.classes, {task.key: settings})

@@ -4,7 +4,8 @@
     X ← (1 − decay) X, blurred, its smallest pixels set to 0
 
 A step is as long as would raise p by `early`, or by a share of what is left, were the slope the same all the way. All
-rows take as many steps: a row does not stop at a probability. Rows never touch.
+rows take as many steps: a row does not stop at a probability. Rows never touch. A climb that was broken off goes on
+from a checkpoint as if it had not been.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -22,12 +25,15 @@ from foible.basket.matching import Matched
 from foible.data import read
 from foible.errors import UserError
 from foible.images import to_bytes, to_floats
+from foible.networks.progress_file import Checkpoint
 from foible.objectives import of_class, probabilities
 from foible.randomness import normals
+from foible.records import COUNT, TEXT
 
 SPREAD = 1 / 255  # deviation of the noise that breaks the symmetry of the start
 CLIMBS = ("probability", "log-probability")
 AT_ONCE = 1 << 22  # numbers drawn at a time
+KEPT = {"steps": COUNT, "about": TEXT}  # beside the tensors of a checkpoint: steps of all batches together
 
 
 @dataclass(frozen=True)
@@ -122,11 +128,14 @@ def ascend(
     every: int = 10,
     width: int | None = None,
     tick: Callable[[int], None] | None = None,
+    kept: Checkpoint | None = None,
+    about: str = "",
 ) -> Ascended:
     """Climb the suspect's probability of `aims` (n,) from `start` (n, channels, height, width) in [0, 1].
 
     mean: (channels, height, width), what decay leads back to. every: how often the way is noted; the last step always
-    is. width: rows in a batch. `tick(k)` hears of every k further rows that are done.
+    is. width: rows in a batch. `tick(k)` hears of every k further rows that are done. kept: where a climb goes on from,
+    and is noted from time to time and at its end; about: all that it depends on, as a hash.
     """
     everyone = [suspect, *basket.peers(suspect)]
     classes = len(basket.classes)
@@ -135,16 +144,56 @@ def ascend(
     if not 0 <= int(aims.min()) <= int(aims.max()) < classes:
         raise UserError(f"aims go from {int(aims.min())} to {int(aims.max())}: expected classes, 0 to {classes - 1}")
     noted = tuple(sorted({*range(0, how.steps, max(1, every)), how.steps}))
-    done = []
-    for rows in torch.arange(len(start)).split(width or _width(basket, start)):
-        some, aim = start[rows.to(start.device)].to(basket.device), aims[rows.to(aims.device)].to(basket.device)
-        done.append(_climb(basket, everyone, to_floats(some), mean.to(basket.device), aim, how, noted))
+    aims, mean = aims.to(basket.device), mean.to(basket.device)
+    batches = torch.arange(len(start)).split(width or _width(basket, start))
+    whole, done = _begun(start.to(basket.device), len(noted), how.steps * len(batches), kept, about)
+    said = []
+    for batch, rows in enumerate(batches):
+        first, after = int(rows[0]), int(rows[-1]) + 1
+        some, aim = whole.rows(first, after), aims[first:after]
+        for step in range(min(max(0, done - batch * how.steps), how.steps), how.steps):
+            _step(basket, suspect, some, mean, aim, how, step, noted)
+            if kept is not None and kept.due:
+                kept.write(whole._asdict, {"steps": batch * how.steps + step + 1, "about": about})
+        said.append(_judged(basket, everyone, some, aim))
         if tick is not None:
             tick(len(rows))
-    images, logits, trace, invalid = zip(*done, strict=True)
-    said = torch.cat(logits, 1)
-    confidence = of_class(probabilities(said[:1]), aims.to(basket.device))[0]
-    return Ascended(torch.cat(images), said, confidence, noted, torch.cat(trace, 1), torch.cat(invalid))
+    if kept is not None and done < how.steps * len(batches):
+        kept.write(whole._asdict, {"steps": how.steps * len(batches), "about": about})
+    logits = torch.cat(said, 1)
+    confidence = of_class(probabilities(logits[:1]), aims)[0]
+    broken = whole.invalid | (answers(logits[:1])[0] < 0)
+    return Ascended(to_bytes(whole.image), logits, confidence, noted, whole.trace, broken)
+
+
+class _State(NamedTuple):
+    """Where n rows stand. Steps change it in place."""
+
+    image: Tensor  # (n, channels, height, width)
+    trace: Tensor  # (noted, n)
+    invalid: Tensor  # (n,) bool
+
+    def rows(self, first: int, after: int) -> _State:
+        """A part of the same memory."""
+        return _State(self.image[first:after], self.trace[:, first:after], self.invalid[first:after])
+
+
+def _begun(start: Tensor, noted: int, steps: int, kept: Checkpoint | None, about: str) -> tuple[_State, int]:
+    """Where a checkpoint of this very climb stands, and after how many steps; else the start."""
+    fresh = _State(
+        to_floats(start).clone(), torch.zeros(noted, len(start), device=start.device),
+        torch.zeros(len(start), dtype=torch.bool, device=start.device),
+    )  # fmt: skip
+    try:
+        had = None if kept is None else kept.read()
+    except UserError:  # damaged: the climb begins anew, and the file is replaced
+        had = None
+    if had is None or had[1]["about"] != about or had[1]["steps"] > steps:
+        return fresh, 0
+    forms = [{name: (one.shape, one.dtype) for name, one in held.items()} for held in (had[0], fresh._asdict())]
+    if forms[0] != forms[1]:
+        return fresh, 0
+    return _State(**{name: tensor.to(start.device) for name, tensor in had[0].items()}), had[1]["steps"]
 
 
 def _width(basket: Basket, start: Tensor) -> int:
@@ -154,36 +203,34 @@ def _width(basket: Basket, start: Tensor) -> int:
     return int(max(16, min(16_384 if basket.device.type == "cuda" else 1000, room // each)))
 
 
-def _climb(
-    basket: Basket, everyone: list[str], start: Tensor, mean: Tensor, aims: Tensor, how: Ascent, noted: tuple[int, ...]
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """All steps of some rows: images (uint8), logits, trace, invalid. Nothing in it waits for the device."""
-    image = start
-    trace = torch.empty(len(noted), len(start), device=start.device)
-    place = {step: row for row, step in enumerate(noted)}
-    blurs = [_gaussian(side, how.blur, start.device) for side in start.shape[2:]] if how.blur else None
-    invalid = torch.zeros(len(start), dtype=torch.bool, device=start.device)
-    for step in range(how.steps):
-        logs, slope = _slope(basket, everyone[0], image, aims)
-        sound = logs.isfinite() & slope.isfinite().flatten(1).all(1)
-        invalid |= ~sound
-        slope = torch.where(sound[:, None, None, None], slope, 0.0)
-        if step in place:
-            trace[place[step]] = logs.exp()
-        apart = image - mean + _length(logs, slope, how)[:, None, None, None] * slope
-        apart = apart * (1 - how.decay)
-        if blurs is not None and step % how.blur_every == 0:
-            apart = blurs[0] @ apart @ blurs[1].t()
-        if how.small_norms:
-            apart = _without_smallest(apart, apart.square().sum(1), how.small_norms)
-        if how.small_contributions:
-            apart = _without_smallest(apart, (apart * slope).sum(1).abs(), how.small_contributions)
-        image = (apart + mean).clamp(0, 1)
-    with torch.no_grad():
-        images = to_bytes(image)
-        trace[-1] = of_class(probabilities(basket.judge(image, everyone[:1])), aims)[0]
-        logits = basket.judge(to_floats(images), everyone)
-    return images, logits, trace, invalid | (answers(logits[:1])[0] < 0)
+def _step(
+    basket: Basket, suspect: str, now: _State, mean: Tensor, aims: Tensor, how: Ascent, step: int,
+    noted: tuple[int, ...],
+) -> None:  # fmt: skip
+    """One step of some rows. Nothing in it waits for the device."""
+    logs, slope = _slope(basket, suspect, now.image, aims)
+    sound = logs.isfinite() & slope.isfinite().flatten(1).all(1)
+    now.invalid.logical_or_(~sound)
+    slope = torch.where(sound[:, None, None, None], slope, 0.0)
+    if step in noted:
+        now.trace[noted.index(step)] = logs.exp()
+    apart = now.image - mean + _length(logs, slope, how)[:, None, None, None] * slope
+    apart = apart * (1 - how.decay)
+    if how.blur and step % how.blur_every == 0:
+        across, along = (_gaussian(side, how.blur, apart.device) for side in apart.shape[2:])
+        apart = across @ apart @ along.t()
+    if how.small_norms:
+        apart = _without_smallest(apart, apart.square().sum(1), how.small_norms)
+    if how.small_contributions:
+        apart = _without_smallest(apart, (apart * slope).sum(1).abs(), how.small_contributions)
+    now.image.copy_((apart + mean).clamp(0, 1))
+
+
+@torch.no_grad()
+def _judged(basket: Basket, everyone: list[str], now: _State, aims: Tensor) -> Tensor:
+    """Logits of what a PNG will hold; the last mark of the way is of what was climbed."""
+    now.trace[-1] = of_class(probabilities(basket.judge(now.image, everyone[:1])), aims)[0]
+    return basket.judge(to_floats(to_bytes(now.image)), everyone)
 
 
 def _slope(basket: Basket, suspect: str, image: Tensor, aims: Tensor) -> tuple[Tensor, Tensor]:
@@ -218,6 +265,7 @@ def _without_smallest(apart: Tensor, values: Tensor, share: float) -> Tensor:
     return torch.where((values < limit[:, None, None])[:, None], 0.0, apart)
 
 
+@cache
 def _gaussian(side: int, deviation: float, device: torch.device) -> Tensor:
     """(side, side): a line of pixels, blurred by samples of a Gaussian out to four deviations, mirrored at the ends.
 

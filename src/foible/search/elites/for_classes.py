@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any, NamedTuple
 
 import torch
@@ -51,13 +52,16 @@ def room(table: dict[str, int], device: torch.device, shape: Shape) -> int:
 
 def make(
     encoding: Encoding | Climb, objective: Any, basket: Basket, lanes: Tensor, targets: Sequence[int], matched: Matched,
-    *, seed: int, tick: Callable[[float], None], **evolution: Any,
+    *, seed: int, tick: Callable[[float], None], kept: Checkpoint, about: str, **evolution: Any,
 ) -> Made:  # fmt: skip
     """Images of the shape that `matched` has, for each of the lanes and `targets`, classes of the basket, whose first
     network is the suspect. evolution: what `evolved` takes besides, where images do not climb."""
     if isinstance(encoding, Climb):
-        return climbed(encoding, basket, lanes, targets, matched, seed=seed, tick=tick)
-    return evolved(encoding, objective, basket, lanes, targets, matched.shape, seed=seed, tick=tick, **evolution)
+        return climbed(encoding, basket, lanes, targets, matched, seed=seed, tick=tick, kept=kept, about=about)
+    return evolved(
+        encoding, objective, basket, lanes, targets, matched.shape, seed=seed, tick=tick, kept=kept, about=about,
+        **evolution,
+    )  # fmt: skip
 
 
 def evolved(
@@ -88,15 +92,15 @@ def evolved(
 
 def climbed(
     encoding: Climb, basket: Basket, lanes: Tensor, targets: Sequence[int], matched: Matched, *, seed: int,
-    tick: Callable[[float], None] | None = None,
+    tick: Callable[[float], None] | None = None, kept: Checkpoint | None = None, about: str = "",
 ) -> Made:  # fmt: skip
-    """Images that climb from the mean of the data by the suspect's slope."""
+    """Images that climb from the mean of the data by the suspect's slope. kept, about: as in `ascend`."""
     how, aims = encoding.how, torch.tensor(targets, device=lanes.device)
     mean = mean_image(matched).to(lanes.device)
     begun = starts(mean, seed, (lanes[:, None] * len(basket.classes) + aims).flatten())
     done = ascend(
         basket, basket.names[0], begun, mean, aims.repeat(len(lanes)), how, every=max(1, how.steps // 20),
-        tick=None if tick is None else lambda rows: tick(rows / len(aims)),
+        tick=None if tick is None else lambda rows: tick(rows / len(aims)), kept=kept, about=about,
     )  # fmt: skip
     tried = _each_run(how.steps * len(aims), lanes, len(aims))
     points: list[list[float]] = [[]] * len(begun)
@@ -126,7 +130,7 @@ def judging(basket: Basket, names: Sequence[str], shape: Shape) -> Callable[[Ten
 
     def judge(images: Tensor) -> Tensor:
         rows, back = distinct(images)
-        shown = images.index_select(0, rows)
+        shown = images if rows is back else images.index_select(0, rows)
         return basket.judge(pixels_together(shown) if together else shown, names).index_select(1, back)
 
     return judge
@@ -137,11 +141,18 @@ def distinct(images: Tensor) -> tuple[Tensor, Tensor]:
     count = torch.arange(len(images), device=images.device)
     pixels = to_bytes(images).flatten(1)
     pixels = F.pad(pixels, (0, -pixels.shape[1] % 8)).view(torch.int64)
-    odd = words(0, count[:1], stream="fool.distinct", count=pixels.shape[1])[0] * 2 + 1
-    kinds, back = torch.unique((pixels * odd).sum(1), return_inverse=True)
+    kinds, back = torch.unique((pixels * _odd(pixels.shape[1], images.device)).sum(1), return_inverse=True)
+    if len(kinds) == len(images):
+        return count, count
     rows = torch.full_like(kinds, len(images)).scatter_reduce_(0, back, count, "amin")
     same = torch.equal(pixels.index_select(0, rows).index_select(0, back), pixels)  # two may have one sum
     return (rows, back) if same else (count, count)
+
+
+@cache
+def _odd(count: int, device: torch.device) -> Tensor:
+    """(count,) odd numbers, to tell rows of so many words apart by their sums."""
+    return words(0, torch.zeros(1, dtype=torch.int64, device=device), stream="fool.distinct", count=count)[0] * 2 + 1
 
 
 def pixels_together(images: Tensor) -> Tensor:

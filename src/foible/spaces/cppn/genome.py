@@ -59,13 +59,12 @@ def sound(genomes: Genomes, outputs: int, most: int) -> bool:
     return all(bool(part.all()) for part in right)
 
 
-def polynomial(values: Tensor, drawn: Tensor, low: float, high: float) -> Tensor:
-    """Polynomial mutation (Deb and Agrawal) of a tenth of the values. drawn: uniforms of their shape; one below 0.1
-    says that a value changes, and its place there by how much."""
+def moves(drawn: Tensor) -> Tensor:
+    """Polynomial mutation (Deb and Agrawal) of a tenth of the values: by how much each changes, in widths of its range.
+    drawn: uniforms; one below 0.1 says that a value changes, and its place there by how much."""
     power, amount = 1 / (ETA + 1), (drawn / CHANGE).clamp(max=1)
     near = torch.where(amount < 0.5, 2 * amount, 2 - 2 * amount).pow(power)
-    moved = values + torch.where(amount < 0.5, near - 1, 1 - near) * (high - low)
-    return torch.where(drawn < CHANGE, moved.clamp(low, high), values)
+    return torch.where(drawn < CHANGE, torch.where(amount < 0.5, near - 1, 1 - near), 0.0)
 
 
 def fresh(draw: Draw, outputs: int, most: int, connections: int) -> Genomes:
@@ -92,7 +91,7 @@ def mutated(parents: Genomes, draw: Draw, outputs: int, most: int) -> Genomes:
     edit.add_node()
     edit.add_connection()
     hidden, activation, source, target, weight = edit.sorted()
-    moved = polynomial(weight, draw("cppn.weights", weight.shape[1]), -RANGE, RANGE)
+    moved = (weight + moves(draw("cppn.weights", weight.shape[1])) * (2 * RANGE)).clamp(-RANGE, RANGE)
     weight = torch.where(target < edit.none, moved, 0.0)
     drawn = draw("cppn.activations", activation.shape[1])
     activation = torch.where(drawn < CHANGE, (drawn / CHANGE * len(ACTIVATIONS)).byte(), activation)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +17,11 @@ from foible.basket.matching import Matched, match, shape_of
 from foible.data import open_data
 from foible.data.catalogue import KNOWN
 from foible.errors import UserError
+from foible.networks.progress_file import Checkpoint
 from foible.processes import one_thread
 from foible.randomness import uniforms
-from foible.search.climb.ascend import PRESETS, Ascended, ascend, mean_image, starts
+from foible.runs.record import whole_hash
+from foible.search.climb.ascend import KEPT, PRESETS, Ascended, ascend, mean_image, starts
 from foible.studies.common import basket_for, fewer
 from foible.text import did_you_mean
 
@@ -29,18 +31,21 @@ FIGURES = {
     "plain": "plain", "decay": "decay (S5)", "sparse": "sparse (S6)", "blur": "blur (S7)",
     "longer": "decay, late 0.1 (S5)",
 }  # fmt: skip
+SECONDS = 20.0  # between two notes of where a climb stands
 
 
 @dataclass(frozen=True, eq=False)
 class Stage:
     """named: the data. test: its test split, as the basket sees it. mean: (channels, height, width) in [0, 1], of the
-    training images where networks are trained here, else of the test split. suspect: whose probability is climbed."""
+    training images where networks are trained here, else of the test split. suspect: whose probability is climbed.
+    out: a folder for what is kept."""
 
     named: str
     basket: Basket
     suspect: str
     test: Matched
     mean: Tensor
+    out: Path
 
     @property
     def everyone(self) -> list[str]:
@@ -73,7 +78,7 @@ def open_stage(
         group = Basket.open(basket.split(), device=device, classes=data.classes, shape=shape_of(data))
         test = match(data, group)
         mean = mean_image(test)
-    return Stage(named, group, group.names[0], test, mean.to(group.device))
+    return Stage(named, group, group.names[0], test, mean.to(group.device), out)
 
 
 @torch.no_grad()
@@ -132,11 +137,20 @@ class Climbed:
 def climb(stage: Stage, way: str, classes: list[int], count: int, seed: int, steps: int = 0) -> Climbed:
     """`count` starts of every class. A start is a function of the seed, the class and its number, whatever the way.
 
-    way: one of `WAYS`. steps: 0 takes its own.
+    way: one of `WAYS`. steps: 0 takes its own. Where it stands, or ended, is kept in the stage's folder.
     """
     how = replace(WAYS[way], steps=steps or WAYS[way].steps)
     known = len(stage.basket.classes)
     aims = torch.tensor(classes).repeat(count)
     lanes = aims + known * torch.arange(count).repeat_interleave(len(classes))
     begin = starts(stage.mean, seed, lanes.to(stage.basket.device))
-    return Climbed(classes, count, ascend(stage.basket, stage.suspect, begin, stage.mean, aims, how))
+    basket, suspect = stage.basket, stage.suspect
+    about = whole_hash({
+        "network": [basket.fingerprints[suspect], str(basket.hows[suspect]), basket.device.type], "how": asdict(how),
+        "aims": aims.tolist(), "seed": seed, "mean": stage.mean.tolist(),
+    })  # fmt: skip
+    folder = stage.out / "climbs"
+    folder.mkdir(parents=True, exist_ok=True)
+    kept = Checkpoint(folder / f"{way}.safetensors", SECONDS, KEPT)
+    came = ascend(basket, suspect, begin, stage.mean, aims, how, kept=kept, about=about)
+    return Climbed(classes, count, came)

@@ -108,7 +108,7 @@ def run(
     result.rows += _table_s1(made, a, b, paper)
     result.rows += _by_class([(made[a], b), (made[b], a)])
     if rest:
-        result.rows += _kinds(made, a, rest)
+        result.rows += _kinds(made, a, b, rest)
     result.notes += _notes(made, a, b)
     result.figures += _figures(made, a, b, list(group.names), out)
     return result
@@ -193,14 +193,14 @@ def ranked(pairs: Sequence[tuple[Evolved, str]]) -> list[int]:
     return [place for *_, place in sorted(order)]
 
 
-def _kinds(made: dict[str, Evolved], a: str, rest: Sequence[str]) -> list[Row]:
+def _kinds(made: dict[str, Evolved], a: str, b: str, rest: Sequence[str]) -> list[Row]:
     rows = []
     for other in rest:
         for suspect, judge, paper in ((other, a, OTHER_KINDS[0]), (a, other, OTHER_KINDS[1])):
             hits, of = matches(made[suspect], judge)["same"]
             rows.append(ratio_row(KINDS, f"{judge} on images of {suspect}", paper, hits, of, made[suspect].run))
-    for suspect in rest:
-        for judge in rest:
+    for suspect in (b, *rest):
+        for judge in (b, *rest):
             if suspect != judge:
                 hits, of = matches(made[suspect], judge)["same"]
                 rows.append(ratio_row(KINDS, f"{judge} on images of {suspect}", None, hits, of, made[suspect].run))
