@@ -106,22 +106,40 @@ def _fleets(low: list[float], high: list[float], name: str = "MLP") -> list[Flee
 
 def test_claims_hold_fail_or_stay_open() -> None:
     falling = _fleets([20, 22, 24, 26, 28, 30], [10, 12, 13, 14, 15, 16])
-    people = opinion(np.repeat([[10, 0, 0]], 100, 0))
-    rows = claims.with_accuracy(falling, people)
+    people, drawn = opinion(np.repeat([[10, 0, 0]], 100, 0)), times(np.arange(100), 0)
+    rows = claims.with_accuracy(falling, people, drawn)
     words = [row.quantity for row in rows]
     assert words[0] == "A falls with accuracy, MLP: % of the images for each % of accuracy"
     assert rows[0].measured == pytest.approx(np.mean([10, 10, 11, 12, 13, 14]) * -1)
     assert words[1] == "A falls with accuracy, MLP: p (holds)"
     assert rows[1].measured == pytest.approx(1 / 64)
     assert words[3] == "C rises with accuracy, MLP: p (not decided)"  # people agree everywhere: there is no C
-    rising = claims.with_accuracy([*falling[1:], falling[0]._replace(target=99.0)], people)
+    rising = claims.with_accuracy([*falling[1:], falling[0]._replace(target=99.0)], people, drawn)
     assert rising[1].quantity.endswith("p (the opposite holds)")
     others = _fleets([40, 41, 42, 43, 44, 45], [30, 31, 32, 33, 34, 35], "CNN")
-    told = of(claims.of_mlps(falling + others, people))
+    told = of(claims.of_mlps(falling + others, people, drawn))
     assert "MLPs have least of type A, 97 %: p (holds)" in told
-    against = of(claims.of_mlps(falling + others + _fleets([1] * 6, [1] * 6, "ViT"), people))
+    against = of(claims.of_mlps(falling + others + _fleets([1] * 6, [1] * 6, "ViT"), people, drawn))
     assert "MLPs have least of type A, 97 %: p (the opposite holds)" in against  # the ViT has less
-    assert not claims.of_mlps(others, people)
+    assert not claims.of_mlps(others, people, drawn)
+
+
+def test_one_repeat_is_judged_over_images() -> None:
+    people, drawn = opinion(np.repeat([[10, 0, 0]], 100, 0)), times(np.arange(100), 0)
+    mine, others = _fleets([30], [10]), _fleets([34], [40], "CNN")
+    [share] = tables.figure2(mine[0], people, drawn)[:1]
+    assert (share.measured, share.n) == (30.0, 100)
+    assert share.low is not None
+    assert share.high is not None
+    assert 18 < share.low < 30 < share.high < 42  # 30 ± 1.96 · 4.6
+    slope, decided = claims.with_accuracy(mine, people, drawn)[:2]
+    assert (slope.measured, slope.n) == (pytest.approx(-20.0), 100)
+    assert decided.quantity == "A falls with accuracy, MLP: p (holds)"
+    told = of(claims.of_mlps(mine + others, people, drawn))
+    assert "MLPs have least of type A, 98 %: p (holds)" in told
+    assert told["MLPs have least of type A, 97 %: difference from the nearest other, % of the images"].measured == -4
+    single = claims.with_accuracy(mine[:1], people, drawn)  # at one accuracy there is no slope
+    assert single[1].quantity.endswith("p (cannot be told)")
 
 
 def test_softmax_order_and_certainties() -> None:

@@ -42,7 +42,8 @@ from foible.studies.common import Result, Row, fewer, mean_row
 
 ALONG = "Along α: where networks change their mind"
 NOTES = (
-    "Intervals over images: a bootstrap of whole walks, since images along one are alike. Over repeats: Student's.",
+    "Intervals over images: a bootstrap of whole walks, since images along one are alike. Over repeats: Student's. "
+    "Where there is one repeat, its figures and claims are over images, and tell of other images, not of other seeds.",
     "p is one-sided, for the claim, and not corrected for the number of claims. Where repeats are shuffled it tells of "
     "other seeds and not of other images; where images are, it takes them as independent.",
     "Recipe 3 is another one in each architecture (step and batch; augmentation; decay): the recipes of the two-way "
@@ -140,9 +141,9 @@ def _rows(
         if labelled:
             rows += tables.table5(fleet, people.counts)
     for fleet in fleets:
-        rows += tables.figure2(fleet, said)
-    rows += claims.with_accuracy(fleets, said)
-    rows += claims.of_mlps(fleets, said)
+        rows += tables.figure2(fleet, said, drawn)
+    rows += claims.with_accuracy(fleets, said, drawn)
+    rows += claims.of_mlps(fleets, said, drawn)
     if said is not None:
         for group in groups:
             rows += claims.softmax_order(group.nine, said)

@@ -114,6 +114,13 @@ def above_nothing(values: Sequence[float] | Floats, sign: int) -> Effect:
     return Effect(mean, mean - half, mean + half, p, n, against)
 
 
+def over_images(values: Floats, drawn: Floats, sign: int) -> Effect:
+    """Whether the mean of values, one an image, is above nothing (sign 1) or below it (-1), by images drawn again."""
+    again = drawn @ values / drawn.sum(1)
+    p, against = (max(float((side * again <= 0).mean()), 1 / (len(again) + 1)) for side in (sign, -sign))
+    return Effect(float(values.mean()), *interval(again), p, len(values), against)
+
+
 def differ(one: Floats, other: Floats, sign: int) -> Effect:
     """Whether the mean of `one` lies above (sign 1) or below (-1) that of `other`: who is whose is shuffled. The
     interval of the difference is Welch's."""

@@ -17,11 +17,12 @@ from foible.studies.boundary.chance import (
     differ,
     interval,
     main_effect,
+    over_images,
     rank_correlation,
     verdict,
 )
-from foible.studies.boundary.tables import Fleet, Nine, apart, fleet_shares, percent
-from foible.studies.boundary.types import Floats, Ints, Opinion, certainty, opinion, types_of
+from foible.studies.boundary.tables import Fleet, Nine, apart, fleet_types, percent
+from foible.studies.boundary.types import Bools, Floats, Ints, Opinion, certainty, opinion, types_of
 from foible.studies.common import Row
 
 CLAIMS, FACTORIAL = "Claims", "Architecture × recipe, the nine networks"
@@ -38,47 +39,59 @@ def rows_for(claim: str, effect: str, found: Effect, said: str | None = None) ->
     ]
 
 
-def with_accuracy(fleets: Sequence[Fleet], people: Opinion | None) -> list[Row]:
-    """A falls and C rises with accuracy, by architecture: the slope of each repeat over the accuracies it reached.
-    Without people: ten seeds disagree on fewer images."""
+def with_accuracy(fleets: Sequence[Fleet], people: Opinion | None, drawn: Floats) -> list[Row]:
+    """A falls and C rises with accuracy, by architecture: the slope of each repeat over the accuracies it reached; of
+    each image where there is one repeat. Without people: ten seeds disagree on fewer images."""
     rows = []
     signs = {"A": -1, "C": 1} if people is not None else {"disagree": -1}
     for name in _architectures(fleets):
         mine = sorted((one for one in fleets if one.architecture == name), key=lambda one: one.target)
-        shares = [fleet_shares(one, people) for one in mine]
-        repeats = min(len(one.said) for one in mine)
+        types = [fleet_types(one, people) for one in mine]
+        repeats, targets = min(len(one.said) for one in mine), [one.target for one in mine]
         for key, sign in signs.items():
-            table = np.stack([one[key][:repeats] for one in shares])  # (targets, repeats)
+            table = 100 * np.stack([one[key][:repeats] for one in types]).astype(
+                np.float64
+            )  # (targets, repeats, images)
+            found = (
+                above_nothing(slopes(table.mean(2), targets), sign) if repeats > 1 or len(targets) < 2 else
+                over_images(slopes(table[:, 0], targets), drawn, sign)
+            )  # fmt: skip
             words = {"A": "A falls with accuracy", "C": "C rises with accuracy",
                      "disagree": "networks disagree less with accuracy"}[key]  # fmt: skip
-            rows += rows_for(f"{words}, {name}", "% of the images for each % of accuracy",
-                             above_nothing(slopes(table, [one.target for one in mine]), sign))  # fmt: skip
+            rows += rows_for(f"{words}, {name}", "% of the images for each % of accuracy", found)
     return rows
 
 
 def slopes(table: Floats, targets: Sequence[float]) -> Floats:
-    """(repeats,) by least squares, of values (targets, repeats); none for a single target."""
+    """(n,) by least squares, of values (targets, n), a column a repeat or an image; none for a single target."""
     at = np.asarray(targets, np.float64) - np.mean(targets)
     return np.asarray(at @ table / (at @ at)) if len(targets) > 1 else np.zeros(0)
 
 
-def of_mlps(fleets: Sequence[Fleet], people: Opinion | None) -> list[Row]:
-    """MLPs have the fewest of type A and the most of type C, at each accuracy: against the nearest other one. Without
-    people: their seeds disagree least."""
+def of_mlps(fleets: Sequence[Fleet], people: Opinion | None, drawn: Floats) -> list[Row]:
+    """MLPs have the fewest of type A and the most of type C, at each accuracy: against the nearest other one, over
+    repeats, or over images where one of the two has one. Without people: their seeds disagree least."""
     rows = []
     wanted = {"A": -1, "C": 1} if people is not None else {"disagree": -1}
     for target in sorted({one.target for one in fleets}):
-        shares = {one.architecture: fleet_shares(one, people) for one in fleets if one.target == target}
-        if MLP not in shares or len(shares) < 2:
+        types = {one.architecture: fleet_types(one, people) for one in fleets if one.target == target}
+        if MLP not in types or len(types) < 2:
             continue
         for key, sign in wanted.items():
             # The claim is about all others: it holds where it holds against the one that speaks most against it.
-            tests = [differ(shares[MLP][key], other[key], sign) for name, other in shares.items() if name != MLP]
+            tests = [_apart(types[MLP][key], other[key], sign, drawn) for name, other in types.items() if name != MLP]
             worst = max(tests, key=lambda one: (one.p if math.isfinite(one.p) else 2.0, -sign * one.effect))
             words = {"A": "MLPs have least of type A", "C": "MLPs have most of type C",
                      "disagree": "MLPs disagree least"}[key]  # fmt: skip
             rows += rows_for(f"{words}, {percent(target)}", "difference from the nearest other, % of the images", worst)
     return rows
+
+
+def _apart(one: Bools, other: Bools, sign: int, drawn: Floats) -> Effect:
+    """Whether a type is rarer or more frequent in one group than in another, (repeats, images) each."""
+    if min(len(one), len(other)) > 1:
+        return differ(100 * one.mean(1), 100 * other.mean(1), sign)
+    return over_images(100 * (one.mean(0) - other.mean(0)), drawn, sign)
 
 
 def softmax_order(nine: Nine, people: Opinion) -> list[Row]:

@@ -115,8 +115,8 @@ def run_photographs(
     _softmax(result, said, most, few)
     _certain(result, said, counts, few, crowd, drawn)
     for fleet in fleets:
-        result.rows += [*tables.figure2(fleet, opinion(few)), *tables.table5(fleet, few)]
-    result.rows += [*claims.with_accuracy(fleets, opinion(few)), *claims.of_mlps(fleets, opinion(few))]
+        result.rows += [*tables.figure2(fleet, opinion(few), drawn), *tables.table5(fleet, few)]
+    result.rows += [*claims.with_accuracy(fleets, opinion(few), drawn), *claims.of_mlps(fleets, opinion(few), drawn)]
     hunts = hunted(basket or group, used, out / "hunt", plan, how)
     _networks(result, group.names, said, most, test.labels.numpy(), counts, few, drawn, hunts)
     boundary = _count(result, counts, drawn)
@@ -130,8 +130,10 @@ def run_photographs(
         "CIFAR-10H holds counts and not who said what: κ is error consistency, against the majority.",
         "People agree where all of those drawn chose one class, unless a threshold is named. What fewer people would "
         "say is the mean over all ways to draw them; its interval is over images.",
+        *(("Networks of matched accuracies: where there is one repeat, figures and claims are over images, and tell of "
+           "other images, not of other seeds.",) if fleets else ()),
         *missed,
-    ]
+    ]  # fmt: skip
     return result
 
 

@@ -160,22 +160,30 @@ def levels(counts: Ints) -> dict[int, Bools]:
     return {level: (nearest == level) & ~people.agree & (counts.sum(1) > 0) for level in paper.LEVELS}
 
 
-def figure2(fleet: Fleet, people: Opinion | None) -> list[Row]:
-    """Types A and C of ten seeds; without people, on how many images they disagree."""
-    name = f"{fleet.architecture}, {percent(fleet.target)}"
+def figure2(fleet: Fleet, people: Opinion | None, drawn: Floats) -> list[Row]:
+    """Types A and C of ten seeds, over repeats, or over images where there is one; without people, on how many images
+    they disagree."""
+    name, types = f"{fleet.architecture}, {percent(fleet.target)}", fleet_types(fleet, people)
+    if len(fleet.said) == 1:
+        return [_share(FIGURE2, f"{name}: {words}", None, mask[0], drawn) for words, mask in types.items()]
     return [
         row
-        for words, each in fleet_shares(fleet, people).items()
-        for row in repeats_rows(FIGURE2, f"{name}: {words}", paper.NOTHING, each)
+        for words, mask in types.items()
+        for row in repeats_rows(FIGURE2, f"{name}: {words}", paper.NOTHING, 100 * mask.mean(1))
     ]
+
+
+def fleet_types(fleet: Fleet, people: Opinion | None) -> dict[str, Bools]:
+    """(repeats, images) each: which are of type A, and of C; without people, on which the seeds "disagree"."""
+    split = disagree(fleet.said)
+    if people is None:
+        return {"disagree": split}
+    return {"A": split & people.agree, "C": ~split & ~people.agree}
 
 
 def fleet_shares(fleet: Fleet, people: Opinion | None) -> dict[str, Floats]:
     """(repeats,) each, in %: types A and C; without people, "disagree"."""
-    split = disagree(fleet.said)  # (repeats, images)
-    if people is None:
-        return {"disagree": 100 * split.mean(1)}
-    return {"A": 100 * (split & people.agree).mean(1), "C": 100 * (~split & ~people.agree).mean(1)}
+    return {name: 100 * mask.mean(1) for name, mask in fleet_types(fleet, people).items()}
 
 
 def people_rows(one_by_one: Ints, counts: Ints, drawn: Floats) -> list[Row]:
