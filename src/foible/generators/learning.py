@@ -45,9 +45,9 @@ def drawer(model: Drawer, count: int, seed: int, step: int, device: torch.device
 
 
 def lower(loss: Tensor, optimiser: torch.optim.Optimizer, rate: float) -> None:
-    """One step of one optimiser down one loss."""
+    """One step of one optimiser down one loss; what is not its own gets no gradient."""
     optimiser.zero_grad()
-    loss.backward()
+    loss.backward(inputs=[weight for group in optimiser.param_groups for weight in group["params"]])
     advance(optimiser, rate)
 
 
