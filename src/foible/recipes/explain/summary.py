@@ -28,7 +28,7 @@ def explained(row: dict[str, Any]) -> dict[str, Any]:
     return {
         "first": change.get(LATENT), "closest": least.get(LATENT),
         "first_pixels": change.get(PIXELS), "closest_pixels": least.get(PIXELS),
-        "peers": sum(int(np.argmax(answers)) == aim for answers in others), "of": len(others),
+        "peers": sum(answers.index(max(answers)) == aim for answers in others), "of": len(others),
         "alone": ALONE in (row["tags"] or ()),
     }  # fmt: skip
 

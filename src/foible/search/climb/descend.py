@@ -151,15 +151,15 @@ class _Lanes:
             setattr(self, name, new[name] if fresh else torch.cat([getattr(self, name), new[name]]))
 
     def _ask(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Where the lanes are, what is drawn there, what is said of it, and the score."""
+        """The draws that lead to where the lanes are, what is drawn there, what is said of it, and the score."""
+        draws = (0.5 + 0.5 * self.place).requires_grad_()
         with torch.enable_grad():
-            place = self.place.detach().requires_grad_()
-            images = self.space.render(self.space.move(self.first, 0.5 + 0.5 * place))
-            return place, images, *self.asker.ask(images, self.aim)
+            images = self.space.render(self.space.move(self.first, draws))
+            return draws, images, *self.asker.ask(images, self.aim)
 
     def step(self) -> None:
         """Ask about where every lane is; those that are found, broken or have spent all leave; a step for the rest."""
-        place, images, said, score = self._ask()
+        draws, images, said, score = self._ask()
         outcome = self._judge(images.detach(), said.detach(), score.detach())
         going = None if outcome is None else (outcome == GOING).nonzero()[:, 0]
         if outcome is not None and going is not None:
@@ -167,17 +167,16 @@ class _Lanes:
             if not len(going):
                 return
             if 2 * len(going) < len(outcome):  # to ask those again is cheaper than the slopes of all
-                (place, _, _, score), going = self._ask(), None
-        slope = _slope(score, place, going)
+                (draws, _, _, score), going = self._ask(), None
+        slope = _slope(score, draws, going)
         if not math.isfinite(float(slope.sum())):
             fine = slope.isfinite().all(1)
             self._leave(torch.where(fine, GOING, INVALID))
             slope = slope[fine]
+        taken = 0.5 * self.how.rate * slope  # the slope by places is half of that by draws
         if self.how.momentum:
-            self.speed = self.how.momentum * self.speed + self.how.rate * slope
-            self.place = self.place + self.speed
-        else:
-            self.place = self.place + self.how.rate * slope
+            taken = self.speed = self.how.momentum * self.speed + taken
+        self.place = self.place + taken
         self.round += 1
         self._note()
 
@@ -241,14 +240,13 @@ class _Lanes:
 
     def _note(self) -> None:
         """Where the lanes are now: all of the first steps of a start, ever fewer of the later ones."""
-        if self.round - self.oldest > FULL:
-            if self.oldest == self.latest and (self.round - self.oldest) % 2:  # all have the same number, an odd one
-                return
+        longest = self.round - self.oldest
+        if longest > FULL and self.oldest != self.latest:
             number = self.round - self.began
             apart = 1 << (torch.frexp(number.double()).exponent - FULL.bit_length() + 1).clamp_min(0).long()
             kept = (number % apart == 0).nonzero()[:, 0]
             self.noted.append((self.rows[kept], (self.tried + number)[kept], self.place[kept]))
-        else:
+        elif longest <= FULL or longest % (1 << (longest.bit_length() - FULL.bit_length() + 1)) == 0:
             self.noted.append((self.rows, self.tried + self.round - self.began, self.place))
 
     def close(self) -> Found:
@@ -282,11 +280,11 @@ class _Lanes:
             self.events.append((trial[some], when, drawn, trace))
 
 
-def _slope(score: Tensor, place: Tensor, rows: Tensor | None) -> Tensor:
-    """(rows, draws): the slope of a score (lanes,) there, of all lanes or of some."""
+def _slope(score: Tensor, draws: Tensor, rows: Tensor | None) -> Tensor:
+    """(rows, draws): the slope of a score (lanes,) by the draws, of all lanes or of some."""
     with torch.enable_grad():
         some = score if rows is None else score.index_select(0, rows)
-        [slope] = torch.autograd.grad(some.sum(), place)
+        [slope] = torch.autograd.grad(some.sum(), draws)
     return slope if rows is None else slope.index_select(0, rows)
 
 
