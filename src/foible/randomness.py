@@ -75,7 +75,7 @@ def uniforms(
 ) -> Tensor:
     """float32 (*shape, count) in [0, 1): multiples of 2**-24, so exact on every device."""
     blocks = _blocks(seed, lane, step, member, stream, count)
-    drawn = torch.empty(*blocks[0].shape, 4, dtype=torch.float32, device=lane.device)
+    drawn = torch.empty(*blocks[0].shape, 4, dtype=torch.float32, device=blocks[0].device)
     for place, word in enumerate(blocks):
         drawn[..., place] = word >> 8
     return drawn.flatten(-2)[..., :count] * 2.0**-24

@@ -419,3 +419,23 @@ def test_slopes_of_a_discriminator_cost_what_they_should() -> None:
     assert float(costs.detach()) == pytest.approx(0.5 * 26)
     costs.backward()
     torch.testing.assert_close(weights.grad, weights.detach())
+
+
+def test_memory_is_laid_out_as_the_weights_are() -> None:
+    """On a GPU a GAN's weights are channels last, a checkpoint's tensors are not, and fused Adam wants them alike."""
+    from foible.generators.learning import drawer, held, restore
+
+    def learning() -> Any:
+        found = begin("dcgan?width=2", (1, 16, 16), 0, 0.001, torch.device("cpu"))
+        return found, found.modules.to(memory_format=torch.channels_last)
+
+    first, _ = learning()
+    turn = Turn(0, torch.zeros(1, 1), 0.001)
+    first.step(torch.rand(4, 1, 16, 16), drawer(first.model, 4, 0, 0, torch.device("cpu")), turn, 0.0)
+    kept = {name: value.detach().clone(memory_format=torch.contiguous_format) for name, value in held(first).items()}
+    second, _ = learning()
+    restore(second, kept)
+    for optimiser in second.optimisers.values():
+        for weight, memory in optimiser.state.items():
+            assert all(value.stride() == weight.stride() for value in memory.values() if value.ndim)
+            assert memory["exp_avg"].abs().sum() > 0
