@@ -117,9 +117,9 @@ def recorded(folder: Path, spec: str, trials: int, out: Path) -> list[Entry]:
             log.append(("fit", len(images) + len(held), ()))
             return fit(images, held, seed)
 
-    def noted_score(self: Patches, images: Tensor) -> Tensor:
+    def noted_score(self: Patches, images: Tensor, origins: Tensor | None = None) -> Tensor:
         log.append(("score", len(images), ()))
-        return score(self, images)
+        return score(self, images, origins)
 
     with (
         mock.patch.object(Patches, "fit", staticmethod(noted_fit)),
