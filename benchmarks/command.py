@@ -130,8 +130,13 @@ def recorded(folder: Path, spec: str, trials: int, out: Path) -> list[Entry]:
             workers=1, quiet=True,
         )  # fmt: skip
     seeds = len({row["origin_index"] for row in found})
-    first = next(place for place, (kind, _, _) in enumerate(log) if kind == "warp")
+    first = begin_of_search(log)
     return [("judge", min(512, seeds - begin), basket.names) for begin in range(0, seeds, 512)] + log[first:]
+
+
+def begin_of_search(log: list[Entry]) -> int:
+    """The place of its first warp: of several images, since a hunt rehearses with one."""
+    return next(place for place, (kind, size, _) in enumerate(log) if kind == "warp" and size > 1)
 
 
 @torch.no_grad()
@@ -269,7 +274,7 @@ def seeds(folder: Path, spec: str, scratch: Path) -> list[Row]:
     basket, data = _RecordingBasket.of(Basket.open(folder)), load(spec, quiet=True)
     _RecordedSpace.log = basket.log
     hunt(basket, data, space=_RecordedSpace(), suspect=SUSPECT, trials=100, out=scratch / "seeds", quiet=True)
-    before = basket.log[: next(place for place, (kind, _, _) in enumerate(basket.log) if kind == "warp")]
+    before = basket.log[: begin_of_search(basket.log)]
     judged = sum(size for _, size, names in before if len(names) == len(basket))  # the search asks the suspect alone
     return [bound(f"judged before the first of 100 trials, {spec} of {len(data):,}", judged, 400, "images")]
 

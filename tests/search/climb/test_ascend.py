@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -127,12 +128,14 @@ class Watched(nn.Module):
         return logits
 
 
-def going(kept: Checkpoint | None, most: float = float("inf"), about: str = "this very one") -> tuple[Ascended, float]:
+def going(
+    kept: Checkpoint | None, most: float = float("inf"), about: str = "this very one", width: int = 2
+) -> tuple[Ascended, float]:
     """Three batches of two rows, twelve steps each; and how often the network was asked."""
     one = Basket({"A": Watched(most)}, classes=list("abcd"), preprocess="inside", shape=SHAPE)
     aims, how = torch.tensor([0, 1, 2, 3, 0, 1]), replace(PRESETS["sparse"], steps=12)
     done = ascend(
-        one, "A", starts(mean(), 1, torch.arange(6)), mean(), aims, how, width=2, every=5, kept=kept, about=about
+        one, "A", starts(mean(), 1, torch.arange(6)), mean(), aims, how, width=width, every=5, kept=kept, about=about
     )
     return done, most - one.network("A").left  # type: ignore[union-attr, operator]
 
@@ -155,6 +158,16 @@ def test_a_climb_goes_on_from_any_step(after: int, tmp_path: Path) -> None:
     assert asked == 6
 
 
+@pytest.mark.parametrize("width", [1, 3, 6])
+@pytest.mark.parametrize("after", [7, 20, 1000])
+def test_a_climb_goes_on_in_its_own_batches(after: int, width: int, tmp_path: Path) -> None:
+    """On a GPU their width hangs on the memory that is free, which is another the next time."""
+    whole, file = going(None)[0], tmp_path / "kept"
+    with contextlib.suppress(Stopped):
+        going(Checkpoint(file, 0.0, KEPT), after)
+    assert same(whole, going(Checkpoint(file, 1e9, KEPT), width=width)[0])
+
+
 def test_what_is_no_checkpoint_of_this_climb_is_left_aside(tmp_path: Path) -> None:
     whole, file = going(None)[0], tmp_path / "kept"
     going(Checkpoint(file, 1e9, KEPT), about="another")
@@ -169,8 +182,9 @@ def test_what_is_no_checkpoint_of_this_climb_is_left_aside(tmp_path: Path) -> No
         again, asked = going(Checkpoint(file, 1e9, KEPT), 1000)
         assert same(whole, again)
         assert asked == 42
-    Checkpoint(file, 0.0, KEPT).write(lambda: tensors, record | {"steps": 37})
-    assert going(Checkpoint(file, 1e9, KEPT), 1000)[1] == 42
+    for odd in ({"steps": 37}, {"width": 0}):
+        Checkpoint(file, 0.0, KEPT).write(lambda: tensors, record | odd)
+        assert going(Checkpoint(file, 1e9, KEPT), 1000)[1] == 42
     file.write_bytes(b"no checkpoint")
     assert same(whole, going(Checkpoint(file, 1e9, KEPT))[0])
 

@@ -33,7 +33,7 @@ from foible.records import COUNT, TEXT
 SPREAD = 1 / 255  # deviation of the noise that breaks the symmetry of the start
 CLIMBS = ("probability", "log-probability")
 AT_ONCE = 1 << 22  # numbers drawn at a time
-KEPT = {"steps": COUNT, "about": TEXT}  # beside the tensors of a checkpoint: steps of all batches together
+KEPT = {"steps": COUNT, "width": COUNT, "about": TEXT}  # beside the tensors of a checkpoint: steps of all batches
 
 
 @dataclass(frozen=True)
@@ -145,21 +145,20 @@ def ascend(
         raise UserError(f"aims go from {int(aims.min())} to {int(aims.max())}: expected classes, 0 to {classes - 1}")
     noted = tuple(sorted({*range(0, how.steps, max(1, every)), how.steps}))
     aims, mean = aims.to(basket.device), mean.to(basket.device)
-    batches = torch.arange(len(start)).split(width or _width(basket, start))
-    whole, done = _begun(start.to(basket.device), len(noted), how.steps * len(batches), kept, about)
-    said = []
+    whole, done, wide = _begun(start.to(basket.device), noted, width or _width(basket, start), kept, about)
+    batches, said = torch.arange(len(start)).split(wide), []
     for batch, rows in enumerate(batches):
         first, after = int(rows[0]), int(rows[-1]) + 1
         some, aim = whole.rows(first, after), aims[first:after]
         for step in range(min(max(0, done - batch * how.steps), how.steps), how.steps):
             _step(basket, suspect, some, mean, aim, how, step, noted)
             if kept is not None and kept.due:
-                kept.write(whole._asdict, {"steps": batch * how.steps + step + 1, "about": about})
+                kept.write(whole._asdict, {"steps": batch * how.steps + step + 1, "width": wide, "about": about})
         said.append(_judged(basket, everyone, some, aim))
         if tick is not None:
             tick(len(rows))
     if kept is not None and done < how.steps * len(batches):
-        kept.write(whole._asdict, {"steps": how.steps * len(batches), "about": about})
+        kept.write(whole._asdict, {"steps": how.steps * len(batches), "width": wide, "about": about})
     logits = torch.cat(said, 1)
     confidence = of_class(probabilities(logits[:1]), aims)[0]
     broken = whole.invalid | (answers(logits[:1])[0] < 0)
@@ -178,22 +177,25 @@ class _State(NamedTuple):
         return _State(self.image[first:after], self.trace[:, first:after], self.invalid[first:after])
 
 
-def _begun(start: Tensor, noted: int, steps: int, kept: Checkpoint | None, about: str) -> tuple[_State, int]:
-    """Where a checkpoint of this very climb stands, and after how many steps; else the start."""
+def _begun(
+    start: Tensor, noted: tuple[int, ...], width: int, kept: Checkpoint | None, about: str
+) -> tuple[_State, int, int]:
+    """Where a checkpoint of this very climb stands, after how many steps, and how wide its batches are, whatever the
+    memory has room for today; else the start."""
     fresh = _State(
-        to_floats(start).clone(), torch.zeros(noted, len(start), device=start.device),
+        to_floats(start).clone(), torch.zeros(len(noted), len(start), device=start.device),
         torch.zeros(len(start), dtype=torch.bool, device=start.device),
     )  # fmt: skip
     try:
         had = None if kept is None else kept.read()
     except UserError:  # damaged: the climb begins anew, and the file is replaced
         had = None
-    if had is None or had[1]["about"] != about or had[1]["steps"] > steps:
-        return fresh, 0
+    if had is None or had[1]["about"] != about or had[1]["width"] < 1:
+        return fresh, 0, width
     forms = [{name: (one.shape, one.dtype) for name, one in held.items()} for held in (had[0], fresh._asdict())]
-    if forms[0] != forms[1]:
-        return fresh, 0
-    return _State(**{name: tensor.to(start.device) for name, tensor in had[0].items()}), had[1]["steps"]
+    if forms[0] != forms[1] or had[1]["steps"] > noted[-1] * -(-len(start) // had[1]["width"]):
+        return fresh, 0, width
+    return _State(**{name: one.to(start.device) for name, one in had[0].items()}), had[1]["steps"], had[1]["width"]
 
 
 def _width(basket: Basket, start: Tensor) -> int:
