@@ -7,7 +7,6 @@ noise of (seed, step, place in the batch). So a training that was killed goes on
 
 from __future__ import annotations
 
-import math
 import shutil
 import sys
 import time
@@ -29,7 +28,7 @@ from foible.generators.learning import Learning, drawer, held, restore
 from foible.generators.pictures import draw
 from foible.images import to_floats
 from foible.networks import training_folder
-from foible.networks.loop import Place, Schedule, Turn, enough, loop
+from foible.networks.loop import Place, Schedule, Turn, check_schedule, enough, loop
 from foible.networks.progress_file import Checkpoint
 from foible.processes import pick_device
 from foible.progress import Bar, progress
@@ -54,12 +53,7 @@ class GeneratorConfig:
         family_of(self.spec)
         if not 0 <= self.seed < 2**32:
             raise UserError(f"seed is {self.seed}: expected 0 to 2**32 - 1")
-        for name in ("epochs", "batch"):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise UserError(f"{name} is {value}: expected at least 1")
-        if self.rate is not None and not (math.isfinite(self.rate) and self.rate > 0):
-            raise UserError(f"rate is {self.rate}: expected a number above 0, such as 0.001")
+        check_schedule(self.epochs, self.batch, self.rate)
 
     def schedule(self, images: int) -> Schedule:
         family = family_of(self.spec)

@@ -28,6 +28,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from foible.errors import UserError
 from foible.randomness import words
 
 
@@ -60,6 +61,15 @@ class Schedule:
             gamma, power = self.inverse
             return self.rate * float((1 + gamma * step) ** -power)
         return self.rate * 0.5 * (1 + math.cos(math.pi * step / self.steps)) if self.decay else self.rate
+
+
+def check_schedule(epochs: int | None, batch: int | None, rate: float | None) -> None:
+    """Refuse what a user may have asked for; None is the default of whatever is trained."""
+    for name, value in (("epochs", epochs), ("batch", batch)):
+        if value is not None and value < 1:
+            raise UserError(f"{name} is {value}: expected at least 1")
+    if rate is not None and not (math.isfinite(rate) and rate > 0):
+        raise UserError(f"rate is {rate}: expected a number above 0, such as 0.001")
 
 
 def enough(epochs: int, least_steps: int, images: int, batch: int) -> int:

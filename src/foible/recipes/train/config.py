@@ -10,6 +10,7 @@ from foible.errors import UserError
 from foible.networks import zoo
 from foible.networks.augment import augmentation
 from foible.networks.bands import APART
+from foible.networks.loop import check_schedule
 from foible.networks.probe import is_probe
 from foible.recipes.train.soft import check_soft
 
@@ -40,12 +41,7 @@ class TrainConfig:
             raise UserError("no network to train: give at least one, such as mlp:30")
         if not self.seeds or len(set(self.seeds)) != len(self.seeds) or not all(0 <= s < 2**32 for s in self.seeds):
             raise UserError(f"seeds are {list(self.seeds)}: expected at least one, all different, 0 to 2**32 - 1")
-        for name in ("epochs", "batch"):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise UserError(f"{name} is {value}: expected at least 1")
-        if self.rate is not None and not (math.isfinite(self.rate) and self.rate > 0):
-            raise UserError(f"rate is {self.rate}: expected a number above 0, such as 0.001")
+        check_schedule(self.epochs, self.batch, self.rate)
         if not (math.isfinite(self.weight_decay) and self.weight_decay >= 0):
             raise UserError(f"weight_decay is {self.weight_decay}: expected 0 or more")
         self._check_targets()
