@@ -158,7 +158,7 @@ def _replay(folder: str, spec: str, log: list[Entry], ready: Any, send: Any) -> 
         elif kind == "fit":
             Patches.fit(images[: size * 3 // 4], images[size * 3 // 4 : size], 0)
         elif kind == "score":
-            realism.score(images[:size])
+            realism.score(images[:size], images[:size])
         else:
             for name in names:
                 basket.network(name)((shown if len(shown) >= size else images)[:size])

@@ -126,7 +126,7 @@ def test_names_are_file_names() -> None:
         ("resnet:20,wide=8", "width=N"),
         ("inception:wide=8", "width=N and modules=N"),
         ("vit4:patch=5", "do not divide"),
-        ("vit4:7", "vit4:patch=N"),
+        ("vit4:7", "patch=N and width=N"),
     ],
 )
 def test_wrong_specs_are_answered(spec: str, says: str) -> None:

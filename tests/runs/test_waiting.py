@@ -19,6 +19,7 @@ from foible.basket import Basket
 from foible.data import Dataset
 from foible.errors import UserError
 from foible.findings import Findings
+from foible.recipes.hunt import units
 from foible.runs import spans
 from foible.runs.folder import RunFolder
 from foible.runs.record import settings_hash
@@ -74,6 +75,7 @@ def test_a_unit_is_sized_by_what_the_ones_before_took(
     took = Plan.took
     monkeypatch.setattr(Plan, "took", lambda plan, span, _: took(plan, span, 5.0 * span.size))
     monkeypatch.setattr(spans, "SECONDS", 100.0)
+    monkeypatch.setattr(units, "BATCH", 64)  # as if these networks were larger
     foible.hunt(task.basket, task.data, out=tmp_path / "run", **HUNT | {"trials": 160})
     first, *others = [span.size for span in _spans(tmp_path / "run")]
     assert first == 64
@@ -323,6 +325,7 @@ def test_it_is_told_after_the_first_unit_on_standard_error(
 ) -> None:
     took = Plan.took
     monkeypatch.setattr(Plan, "took", lambda plan, span, _: took(plan, span, 10.0 * span.size))
+    monkeypatch.setattr(units, "BATCH", 64)  # as if these networks were larger
     command = [*task.hunt("--suspect", "A", "--patience", "5", "--workers", "1", "--json"), "--trials", "256"]
     assert cli.run([*command, "--out", str(tmp_path / "run")]) == 0
     said = capsys.readouterr()

@@ -14,6 +14,8 @@ and the decoder learns no more from it: on MNIST its loss was 0 after twelve epo
 
 from __future__ import annotations
 
+from functools import partial
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -21,6 +23,7 @@ from torch import Tensor, nn
 from foible.generators.base import Drawer, Shape
 from foible.generators.learning import Draw, Optimisers, lower, steepness
 from foible.networks.loop import Turn
+from foible.networks.repeated import Repeated, set_rate
 
 SIDE = 64  # pixels, of what is drawn before it is brought to the images' size
 STEEP, EVERY = 1.0, 16  # what the slopes cost, and after how many steps they are looked at, at so many times the cost
@@ -79,33 +82,42 @@ class DcganLearning:
         device = next(model.parameters()).device
         self.discriminator = _discriminator(model.shape[0], model.width).to(device)
         self.modules = nn.ModuleDict({"model": model, "discriminator": self.discriminator})
-        if device.type == "cuda":
+        recorded = device.type == "cuda"
+        if recorded:
             for module in self.modules.values():
                 module.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         self.optimisers: Optimisers = {
-            name: torch.optim.Adam(module.parameters(), rate, betas=(0.5, 0.999), fused=True)
+            name: torch.optim.Adam(
+                module.parameters(), torch.tensor(rate, device=device) if recorded else rate, betas=(0.5, 0.999),
+                fused=True, capturable=recorded,
+            )
             for name, module in (("decoder", model), ("discriminator", self.discriminator))
-        }
+        }  # fmt: skip
+        self.steps = {steep: Repeated(partial(self._step, steep=steep)) for steep in (False, True)}
 
     def losses(self, images: Tensor, draw: Draw) -> Tensor:
         """(2,): means over the images (n, *shape): how badly the decoder passes for them, and how badly the
         discriminator tells."""
-        made = self._made(draw)
+        made = self._made(draw("sample"))
         return torch.stack([F.softplus(-self._said(made)).mean(), self._told(self._seen(2 * images - 1), made)])
 
     def step(self, images: Tensor, draw: Draw, turn: Turn, share: float) -> Tensor:
         """Learn from these images; the losses before each step."""
         del share
-        made, real = self._made(draw), self._seen(2 * images - 1)
+        for optimiser in self.optimisers.values():
+            set_rate(optimiser, turn.rate)
+        return self.steps[turn.number % EVERY == 0](images, draw("sample"))
+
+    def _step(self, images: Tensor, codes: Tensor, *, steep: bool) -> Tensor:
+        made, real = self._made(codes), self._seen(2 * images - 1)
         told = self._told(real, made.detach())
-        costs = EVERY * STEEP * steepness(self.discriminator, real) if turn.number % EVERY == 0 else 0.0
-        lower(told + costs, self.optimisers["discriminator"], turn.rate)
+        costs = EVERY * STEEP * steepness(self.discriminator, real) if steep else 0.0
+        lower(told + costs, self.optimisers["discriminator"])
         passing = F.softplus(-self._said(made)).mean()
-        lower(passing, self.optimisers["decoder"], turn.rate)
+        lower(passing, self.optimisers["decoder"])
         return torch.stack([passing, told]).detach()
 
-    def _made(self, draw: Draw) -> Tensor:
-        codes = draw("sample")
+    def _made(self, codes: Tensor) -> Tensor:
         with torch.autocast(codes.device.type, torch.bfloat16, enabled=codes.is_cuda):
             large = self.model.large(codes)
         return self._seen(F.interpolate(large.float(), self.model.shape[1:], mode="area"))

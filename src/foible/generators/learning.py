@@ -44,17 +44,10 @@ def drawer(model: Drawer, count: int, seed: int, step: int, device: torch.device
     return lambda purpose: normals(seed, lanes, step, stream=f"generator.{purpose}", count=model.latent)
 
 
-def lower(loss: Tensor, optimiser: torch.optim.Optimizer, rate: float) -> None:
+def lower(loss: Tensor, optimiser: torch.optim.Optimizer) -> None:
     """One step of one optimiser down one loss; what is not its own gets no gradient."""
     optimiser.zero_grad()
     loss.backward(inputs=[weight for group in optimiser.param_groups for weight in group["params"]])
-    advance(optimiser, rate)
-
-
-def advance(optimiser: torch.optim.Optimizer, rate: float) -> None:
-    """One step along the gradients that are there."""
-    for group in optimiser.param_groups:
-        group["lr"] = rate
     optimiser.step()
 
 

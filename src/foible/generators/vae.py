@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from foible.generators.base import Coder, Drawer, Shape
 from foible.generators.learning import Draw, Optimisers, lower
 from foible.networks.loop import Turn
+from foible.networks.repeated import set_rate
 
 WARM = 0.2  # of the training, until β is whole
 
@@ -61,5 +62,6 @@ class VaeLearning:
     def step(self, images: Tensor, draw: Draw, turn: Turn, share: float) -> Tensor:
         """Learn from these images; the losses before the step."""
         losses = self.losses(images, draw)
-        lower(losses[1] + self.model.beta * min(1.0, share / WARM) * losses[2], self.optimisers["adam"], turn.rate)
+        set_rate(self.optimisers["adam"], turn.rate)
+        lower(losses[1] + self.model.beta * min(1.0, share / WARM) * losses[2], self.optimisers["adam"])
         return losses.detach()

@@ -27,8 +27,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from foible.generators.base import Coder, Drawer, Shape
-from foible.generators.learning import Draw, Optimisers, advance, steepness
+from foible.generators.learning import Draw, Optimisers, steepness
 from foible.networks.loop import Turn
+from foible.networks.repeated import set_rate
 
 HALVINGS = 3
 STEEP = 0.05  # price of the discriminator's slope at photographs: half of this times its squared length
@@ -180,7 +181,8 @@ class VaeGanLearning:
             [made, self.model.beta * divergence], [alike, None], inputs=self._weights("encoder")
         )  # fmt: skip
         for optimiser in self.optimisers.values():  # once all gradients are there: they are of one pass
-            advance(optimiser, turn.rate)
+            set_rate(optimiser, turn.rate)
+            optimiser.step()
         self._average(turn.number)
         return torch.stack(losses).detach()
 

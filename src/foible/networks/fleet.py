@@ -26,6 +26,7 @@ from torch import Tensor, nn
 from torch.func import functional_call, stack_module_state, vmap
 
 from foible.networks.losses import Loss, cross_entropy
+from foible.networks.repeated import Repeated, set_rate
 from foible.networks.zoo.attended import Attended
 from foible.networks.zoo.convolved import Convolved, is_chain
 from foible.networks.zoo.grouped import Grouped, suits
@@ -34,6 +35,7 @@ from foible.networks.zoo.vit import ViT
 from foible.randomness import uniforms
 
 CACHE = 8 * 2**20  # bytes
+LAUNCHED = 16  # members up to which a GPU waits for kernels to be launched
 COARSE = torch.bfloat16  # of convolutions and transformers on a GPU, while training and in looks that leave it open
 
 
@@ -94,9 +96,12 @@ class Fleet:
         self.buffers: dict[str, Tensor] = buffers
         self.trained = [name for name, weight in weights.items() if weight.requires_grad]
         self.dropouts = {name: layer for name, layer in modules[0].named_modules() if isinstance(layer, Dropout)}
+        on_gpu = device.type == "cuda"
         self.optimiser = torch.optim.AdamW(
-            [weights[name] for name in self.trained], lr=rate, weight_decay=weight_decay, fused=True
-        )
+            [weights[name] for name in self.trained], lr=torch.tensor(rate, device=device) if on_gpu else rate,
+            weight_decay=weight_decay, fused=True, capturable=on_gpu,
+        )  # fmt: skip
+        self.recorded = Repeated(self._descend)
         for name in self.trained:
             self.optimiser.state[weights[name]] = {
                 "step": torch.zeros((), device=device),
@@ -126,23 +131,26 @@ class Fleet:
 
     def set_rate(self, rate: float) -> None:
         """The rate of the steps to come."""
-        for group in self.optimiser.param_groups:
-            group["lr"] = rate
+        set_rate(self.optimiser, rate)
 
     def step(self, images: Tensor, labels: Tensor, number: int) -> Tensor:
         """One step of every member on its own batch: images (K, n, channels, height, width), preprocessed, and
         labels (K, n). `number` counts the steps. Gives the losses (K,) before the step."""
         self.template.train()
-        noise = self._noise(number, images.shape[1])
+        if self.how in ("convolved", "attended") and not self.dropouts and len(self.seeds) <= LAUNCHED:
+            return self.recorded(images, labels)
+        return self._descend(images, labels, self._noise(number, images.shape[1]))
+
+    def _descend(self, images: Tensor, labels: Tensor, noise: dict[str, Tensor] | None = None) -> Tensor:
         with rounded_products(True):
             if self.how == "looped":
-                losses = self._backward_each(images, labels, noise)
+                losses = self._backward_each(images, labels, noise or {})
             elif self.how == "grouped":
                 assert self.dense is not None
                 losses = self.dense.gradients(self.weights, images, labels)
             else:
                 self.optimiser.zero_grad()
-                losses = self.loss(self._forward(images, noise), images, labels)
+                losses = self.loss(self._forward(images, noise or {}), images, labels)
                 losses.sum().backward()
         self.optimiser.step()
         return losses.detach()
@@ -194,6 +202,7 @@ class Fleet:
         for name, state in zip(self.trained, states, strict=True):
             averages = {key: state[key].index_select(0, index) for key in ("exp_avg", "exp_avg_sq")}
             self.optimiser.state[self.weights[name]] = {"step": state["step"], **averages}
+        self.recorded = Repeated(self._descend)
 
     def tensors(self) -> dict[str, Tensor]:
         """Everything that a step changes, by name: what a checkpoint holds."""

@@ -29,6 +29,7 @@ import torch
 from torch import Tensor
 
 from foible.errors import UserError
+from foible.networks.repeated import set_rate
 from foible.randomness import words
 
 
@@ -134,8 +135,7 @@ def descent(optimiser: torch.optim.Optimizer, loss: Callable[[Tensor], Tensor]) 
     """The step of one network by one optimiser. loss: from the rows of the images (batch,) to a single number."""
 
     def step(turn: Turn) -> Tensor:
-        for group in optimiser.param_groups:
-            group["lr"] = turn.rate
+        set_rate(optimiser, turn.rate)
         optimiser.zero_grad()
         value = loss(turn.rows[0])
         value.backward()

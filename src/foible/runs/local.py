@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import pickle
 import queue
 import signal
 import threading
@@ -17,6 +18,7 @@ import traceback
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
+from multiprocessing.reduction import ForkingPickler
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
@@ -86,15 +88,17 @@ def run_units(prepare: Callable[[Path], Work], folder: RunFolder, plan: Plan, *,
     second."""
     context = multiprocessing.get_context("spawn")
     with safe_path():  # multiprocessing has a helper of its own, which starts with the first queue
-        tasks, news = context.Queue(), context.Queue()
+        calls, tasks, news = context.Queue(), context.Queue(), context.Queue()
     first = [span for span in (plan.next() for _ in range(workers)) if span is not None]
-    for span in first:
+    call = ForkingPickler.dumps(prepare)  # not an argument: a process that begins takes no more than a little at once,
+    for span in first:  # and the next would begin only when it has read all
+        calls.put(bytes(call))
         tasks.put(span)
     processes: list[Any] = []
     try:
         with safe_path(), main_hidden(), _stops_held():
             for _ in first:
-                process = context.Process(target=_worker, args=(prepare, folder.path, tasks, news), daemon=True)
+                process = context.Process(target=_worker, args=(folder.path, calls, tasks, news), daemon=True)
                 process.start()
                 processes.append(process)
         _listen(processes, tasks, news, plan, tick)
@@ -107,7 +111,7 @@ def run_units(prepare: Callable[[Path], Work], folder: RunFolder, plan: Plan, *,
                 process.kill()
                 process.join(0.5)
         folder.sweep()
-        for channel in (tasks, news):
+        for channel in (calls, tasks, news):
             channel.cancel_join_thread()
             channel.close()
 
@@ -140,14 +144,14 @@ def _listen(processes: list[Any], tasks: Any, news: Any, plan: Plan, tick: Tick)
             raise FoibleError(f"a worker failed:\n{value}")
 
 
-def _worker(prepare: Callable[[Path], Work], path: Path, tasks: Any, news: Any) -> None:
+def _worker(path: Path, calls: Any, tasks: Any, news: Any) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides
     threading.Thread(target=_die_with_parent, daemon=True).start()
     torch.set_num_threads(1)
     keep()
     folder = RunFolder(path)
     try:
-        work = prepare(path)
+        work: Work = pickle.loads(calls.get())(path)
         news.put(("tick", 0))  # work begins only now: to start and to open everything is no measure of it
         while (span := tasks.get()) is not None:
             took = do_unit(work, folder, span, lambda count: news.put(("tick", count)))

@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 SECONDS = 25.0  # that a unit should take: at most about half a minute, some lanes being slower than others
+SPARE = 1.25  # times as many lanes may be in the last units, if all workers then end together
+ROUNDS = 3  # units that each worker is still to do when that is seen to
 TELLING = 2.0  # seconds of a unit that say what others will take: less is mostly the beginning of each
 NAME = re.compile(r"unit-([0-9]{3,6})-([0-9]{9,11})-([0-9]{9,11})")
 NUMBERED = re.compile(r"unit-([0-9]{6,8})")  # of runs that were made before shards were named by their lanes
@@ -132,33 +134,34 @@ class Plan:
         """Lanes that no unit has taken yet."""
         return sum(gap.size for gap in (*self.begun, *self.gaps))
 
-    @property
-    def fits(self) -> int:
-        """Lanes that take `SECONDS`, by the last measure, and by how much more it took than a smaller unit: most of a
-        small one is the same for a larger one."""
+    def fits(self, times: float = 1.0) -> int:
+        """Lanes that take `SECONDS`, or so many times that, by the last measure, and by how much more it took than a
+        smaller unit: most of a small one is the same for a larger one."""
         (size, took), (less, before) = self.measured[-1], self.measured[0]
         each = self.pace
         if size > less and took < SECONDS:
             each = max((took - before) / (size - less), self.pace / 8)
-        return max(self.least, min(self.most, int(size + (SECONDS - took) / each)))
+        return max(self.least, min(self.most, int(times * (size + (SECONDS - took) / each))))
 
     def _size(self, left: int) -> int:
         if self.least == self.most:
             return self.most
         if not self.pace:
             return min(self.first, self.most)
-        return max(self.least, -(-left // -(-left // self.fits))) if left else 0
+        return max(self.least, -(-left // -(-left // self.fits()))) if left else 0
 
     def _share(self) -> None:
-        """Once every gap fits a unit: the last are cut so that all workers end together."""
+        """Once few units are left: they are cut so that all workers end together."""
         whole = len(self.gaps) // self.workers * self.workers
         last = list(self.gaps)[whole:]
-        pieces = list(self.gaps)[:whole]
-        for gap in last:
-            size = max(self.least, -(-gap.size // -(-self.workers // len(last))))
-            pieces += [Span(gap.part, at, min(at + size, gap.end)) for at in range(gap.first, gap.end, size)]
-        if pieces and max(piece.size for piece in pieces) <= self.fits:
-            self.gaps, self.shared = deque(pieces), True
+        for rounds in range(1, ROUNDS + 1):
+            pieces = list(self.gaps)[:whole]
+            for gap in last:
+                size = max(self.least, -(-gap.size // (rounds * -(-self.workers // len(last)))))
+                pieces += [Span(gap.part, at, min(at + size, gap.end)) for at in range(gap.first, gap.end, size)]
+            if pieces and max(piece.size for piece in pieces) <= self.fits(SPARE):
+                self.gaps, self.shared = deque(pieces), True
+                return
 
     def took(self, span: Span, seconds: float) -> None:
         """A unit took so long. One that went on from somewhere tells nothing of others."""

@@ -12,7 +12,7 @@ from foible.errors import UserError
 from foible.networks.zoo import alexnet, convolutional, dense
 from foible.networks.zoo.inception import FORMS, Inception
 from foible.networks.zoo.resnet import ResNet
-from foible.networks.zoo.vit import ViT
+from foible.networks.zoo.vit import HEADS, ViT
 from foible.text import did_you_mean
 
 Shape = tuple[int, int, int]
@@ -146,16 +146,17 @@ def _numbers(spec: str, options: list[str], defaults: dict[str, int]) -> dict[st
 
 
 def _vit4(arguments: str, shape: Shape, classes: int) -> nn.Module:
-    key, _, value = arguments.partition("=")
-    if arguments and key != "patch":
-        raise UserError(f"unknown option {arguments!r} in network 'vit4:{arguments}': it takes vit4:patch=N")
-    patch = _units(f"vit4:{arguments}", value) if arguments else 4
+    spec = f"vit4:{arguments}"
+    numbers = _numbers(spec, arguments.split(",") if arguments else [], {"patch": 4, "width": 64})
+    patch, width = numbers["patch"], numbers["width"]
     if shape[1] % patch or shape[2] % patch:
         raise UserError(
             f"patches of {patch} do not divide images of {shape[1]}×{shape[2]}: "
             f"give vit4:patch=N with an N that divides both"
         )
-    return ViT(shape, classes, patch)
+    if width % HEADS:
+        raise UserError(f"{spec!r} has {width} numbers a token and {HEADS} heads: give a width that {HEADS} divides")
+    return ViT(shape, classes, patch, width)
 
 
 FAMILIES: dict[str, Family] = {
@@ -177,7 +178,7 @@ FAMILIES: dict[str, Family] = {
         "the MLP of paper 4: 500-500",
     ),
     "cnn4": Family(_plain("cnn4", convolutional.cnn4), "cnn4", "the CNN of paper 4", smallest=4),
-    "vit4": Family(_vit4, "vit4:patch=7", "the vision transformer of paper 4"),
+    "vit4": Family(_vit4, "vit4:patch=7,width=128", "the vision transformer of paper 4"),
     "resnet": Family(_resnet, "resnet:20,width=8", "CIFAR ResNet of 6n+2 layers (He et al.)", smallest=8),
     "inception": Family(_inception, "inception:width=8", "GoogLeNet's form, with its auxiliary heads", smallest=16),
     "alexnet": Family(

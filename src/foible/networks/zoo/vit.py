@@ -8,6 +8,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+HEADS = 8
+
 
 class Block(nn.Module):
     """Attention and an MLP, each behind a layer norm and beside a shortcut."""
@@ -38,7 +40,8 @@ class Block(nn.Module):
 
 
 class ViT(nn.Module):
-    """Patches of `patch`×`patch` pixels and a class token. Our choice: patch 4 and 64 numbers a token."""
+    """Patches of `patch`×`patch` pixels and a class token. Our choice: patch 4, 64 numbers a token, and places that
+    begin as large as what stands in them. (From 0.02, as large models begin, 98 % on MNIST took twice the epochs.)"""
 
     def __init__(self, shape: tuple[int, int, int], classes: int, patch: int = 4, width: int = 64) -> None:
         super().__init__()
@@ -46,8 +49,8 @@ class ViT(nn.Module):
         patches = (height // patch) * (image_width // patch)
         self.patches = nn.Conv2d(channels, width, patch, patch)
         self.class_token = nn.Parameter(torch.zeros(1, 1, width))
-        self.positions = nn.Parameter(0.02 * torch.randn(1, patches + 1, width))
-        self.blocks = nn.Sequential(*(Block(width, heads=8, units=128) for _ in range(6)))
+        self.positions = nn.Parameter(torch.randn(1, patches + 1, width))
+        self.blocks = nn.Sequential(*(Block(width, HEADS, units=128) for _ in range(6)))
         self.norm = nn.LayerNorm(width)
         self.output = nn.Linear(width, classes)
 

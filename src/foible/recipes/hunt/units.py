@@ -28,6 +28,7 @@ from foible.search import Trials
 from foible.search.climb.dense import is_cheap
 from foible.search.shrink import Shrunk, shrink
 
+BATCH = 2000  # lanes of a first unit of small networks on a CPU
 AT_ONCE = 1024 * 3 * 32 * 32  # values of the images of a first unit on a GPU
 
 
@@ -66,11 +67,13 @@ class Searching:
 
     @property
     def first(self) -> int:
-        """Fewer, the larger the images. Small networks on a GPU take seconds for as many as there may be, and as long
-        for a few."""
+        """Fewer, the larger the images. Small networks take seconds for as many as fill a batch, or on a GPU for as
+        many as there may be, and nearly as long for a few."""
+        cheap = is_cheap(self.task.basket, list(self.task.basket.names))
         if self.task.basket.device.type == "cpu":
-            return max(self.least, min(FIRST, FIRST * 3072 // self.values) if self.least == LEAST else 0)
-        if is_cheap(self.task.basket, list(self.task.basket.names)):
+            many = BATCH if cheap else FIRST
+            return max(self.least, min(many, many * 3072 // self.values) if self.least == LEAST else 0)
+        if cheap:
             return self.most
         return min(self.most, max(FIRST, AT_ONCE // self.values))  # the last lanes of a unit leave a GPU idle
 

@@ -210,8 +210,8 @@ def _one(
     """One network at each target that it reached, in a basket of its own; none where it reached no target."""
     try:
         return train(
-            recipe.spec, data, seeds=[seed], out=out, epochs=epochs or EPOCHS.get(recipe.spec), batch=recipe.batch,
-            rate=recipe.rate, weight_decay=recipe.weight_decay, target=list(targets), within=within,
+            recipe.spec, data, seeds=[seed], out=out, epochs=epochs or EPOCHS.get(recipe.spec.partition(":")[0]),
+            batch=recipe.batch, rate=recipe.rate, weight_decay=recipe.weight_decay, target=list(targets), within=within,
             augment=recipe.augment, device=device, quiet=quiet,
         )  # fmt: skip
     except NotReached:

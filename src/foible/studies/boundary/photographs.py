@@ -54,12 +54,12 @@ SCALES: dict[str, dict[str, Any]] = {
     "quick": {
         "networks": ("lenet", "mlp:64"), "few": 3000, "tested": 2000, "epochs": 4, "trials": 10, "patience": 30,
         "targets": (), "higher": (), "repeats": 2, "seeds": 2, "within": 0.02,
-        "small": {"mlp4": "mlp:64", "cnn4": "lenet", "vit4": "vit4:patch=16"},
+        "specs": {"mlp4": "mlp:64", "cnn4": "lenet", "vit4": "vit4:patch=16"},
     },
     "paper": {
         "networks": ("cnn4", "resnet:20", "resnet:32"), "few": 0, "tested": 5000, "epochs": None, "trials": 200,
         "patience": 250, "targets": (0.45, 0.5), "higher": (0.6, 0.7), "repeats": 1, "seeds": 10, "within": 0.005,
-        "small": {},
+        "specs": {},
     },
 }  # fmt: skip
 

@@ -35,12 +35,12 @@ SCALES: dict[str, dict[str, Any]] = {
         "images": 3000, "tested": 500, "generator": "vae:10", "generator_epochs": 15, "ends": "images", "sure": 0.9,
         "targets": (0.8, 0.85), "higher": (), "repeats": 2, "seeds": 2, "epochs": 20, "within": 0.01,
         "fleets": ["mlp4", "cnn4"], "trials": 8, "patience": 30,
-        "small": {"mlp4": "mlp:64", "cnn4": "lenet", "vit4": "vit4:patch=14"},
+        "specs": {"mlp4": "mlp:64", "cnn4": "lenet", "vit4": "vit4:patch=14"},
     },
     "paper": {
         "images": 0, "tested": 0, "generator": "dcgan", "generator_epochs": None, "ends": "samples", "sure": 0.99,
         "targets": (0.975, 0.98, 0.985), "higher": (0.99, 0.995), "repeats": 10, "seeds": 10, "epochs": None,
-        "within": WITHIN, "trials": 200, "patience": 250, "small": {},
+        "within": WITHIN, "trials": 200, "patience": 250, "specs": {"vit4": "vit4:patch=7,width=128"},
     },
 }  # fmt: skip
 
@@ -64,13 +64,13 @@ class Judged(NamedTuple):
 
 
 def specs_of(plan: Mapping[str, Any]) -> dict[str, str]:
-    """By the paper's name, the spec of each architecture: the paper's, or a small one in its place."""
+    """By the paper's name, the spec of each architecture: the zoo's, or what the plan has in its place."""
     wanted = plan.get("architectures") or list(ARCHITECTURES)
     for one in wanted:
         if one not in ARCHITECTURES:
             known = ", ".join(ARCHITECTURES)
             raise UserError(f"{one!r} is no architecture of this study: expected some of {known}, blanks between them")
-    return {ARCHITECTURES[one]: plan["small"].get(one, one) for one in wanted}
+    return {ARCHITECTURES[one]: plan["specs"].get(one, one) for one in wanted}
 
 
 def nine_of(plan: Mapping[str, Any], used: str, out: Path, how: Mapping[str, Any]) -> dict[float, str]:
