@@ -29,6 +29,7 @@ from torch import Tensor
 from benchmarks.common import Row, arguments, report
 from benchmarks.deep_peers import auto_attack, peers_of
 from foible.basket import Basket
+from foible.basket.precision import real_float32
 from foible.data import load
 from foible.images import to_floats
 from foible.search.nearest import Model, length, margin
@@ -282,6 +283,7 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="few points")
     options = parser.parse_args()
     wanted, rows, points = set(options.only.split(",")), list[Row](), list[Point]()
+    real_float32()
     if "curves" in wanted:
         basket = Basket.open(options.networks, device="cuda")
         for name in options.names.split(","):

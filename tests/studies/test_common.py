@@ -81,11 +81,21 @@ def test_a_figure_that_was_not_drawn_is_not_listed(tmp_path: Path) -> None:
     ],
 )
 def test_wrong_input_is_named(toy: str, tmp_path: Path, options: dict[str, object], said: str) -> None:
-    given = {"name": toy, "out": tmp_path} | options
+    given = {"name": toy, "out": tmp_path / "out"} | options
     with pytest.raises(UserError) as error:
         run_study(**given)  # type: ignore[arg-type]
     assert said in str(error.value)
-    assert not (tmp_path / "result.json").exists()
+    assert not (tmp_path / "out").exists(), "what is refused leaves nothing behind"
+
+
+def test_a_study_that_refuses_its_data_leaves_no_folder_and_takes_none_away(tmp_path: Path) -> None:
+    for folder in (tmp_path / "new", tmp_path / "had"):
+        if folder.name == "had":
+            folder.mkdir()
+            (folder / "notes.txt").write_text("mine")
+        with pytest.raises(UserError, match="no data set called 'nowhere'"):
+            run_study("table1", data="nowhere", out=folder, quiet=True)
+    assert [path.name for path in sorted(tmp_path.rglob("*"))] == ["had", "notes.txt"]
 
 
 def test_own_options_arrive_with_their_types(toy: str, tmp_path: Path) -> None:

@@ -213,7 +213,7 @@ class Basket:
         rows = len(images)
         if not chosen:
             return images.new_empty(0, rows, len(self.classes))
-        few = rows > 0 and self.device.type == "cpu" and images[0].numel() >= LARGE
+        few = rows > 0 and self.device.type == "cpu" and images.numel() >= rows * LARGE
         images = padded(images, -(-rows // FEW) * FEW if few else max(LEAST_ROWS, rounded(rows, self.device)))
         seen = {how: how(images) for how in dict.fromkeys(self._hows[name] for name in chosen)}
 
@@ -224,8 +224,10 @@ class Basket:
 
         is_deep = self._answering.graphs.is_deep
         deep = self.device.type == "cuda" and all(is_deep(self._networks[name]) for name in chosen)
-        answers = self._beside([partial(asked, name) for name in chosen], images) if deep else map(asked, chosen)
-        return torch.stack(list(answers))[:, :rows].float()
+        asks = [partial(asked, name) for name in chosen]
+        answers = self._beside(asks, images) if deep else [ask() for ask in asks]
+        said = answers[0][None] if len(answers) == 1 else torch.stack(answers)
+        return said[:, :rows].float()
 
     def judge_views(self, images: Mapping[str, Tensor]) -> Tensor:
         """Logits (networks, n, classes), each network shown its own images: name -> (n, channels, height, width) uint8

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import torch
@@ -23,14 +23,18 @@ def real_float32() -> None:
 
 
 @torch.no_grad()
-def noise(basket: Basket, images: Tensor, names: Sequence[str]) -> float:
-    """How far apart logits of the same images lie that are asked in other batches and in another order: a GPU adds up
-    in another order for another size. images: (n, channels, height, width) in [0, 1]; a few of them are looked at."""
+def apart(ask: Callable[[Tensor], Tensor], images: Tensor) -> Tensor:
+    """How far apart logits (…, n, classes) of the same images lie that are asked in other batches and in another order:
+    a GPU adds up in another order for another size. images: (n, channels, height, width) in [0, 1]; a few of them are
+    looked at."""
     some = images[:LOOKED_AT]
-    if len(some) < 2:
-        return 0.0
-    whole = basket.judge(some, names)
-    parts = [basket.judge(part, names) for part in some.split((len(some) + 2) // 3)]
-    turned = basket.judge(some.flip(0), names).flip(1)
-    apart = torch.stack([whole - torch.cat(parts, 1), whole - turned]).abs()
-    return TIMES * float(apart.nan_to_num(nan=0.0, posinf=0.0, neginf=0.0).max())
+    whole = ask(some)
+    parts = [ask(part) for part in some.split((len(some) + 2) // 3)]
+    turned = ask(some.flip(0)).flip(-2)
+    both = torch.stack([whole - torch.cat(parts, -2), whole - turned]).abs().amax(0)
+    return TIMES * both.nan_to_num(nan=0.0, posinf=0.0, neginf=0.0)
+
+
+def noise(basket: Basket, images: Tensor, names: Sequence[str]) -> float:
+    """How far apart logits of these networks lie, by how the images are asked about."""
+    return 0.0 if len(images) < 2 else float(apart(lambda some: basket.judge(some, names), images).max())

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping
+from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -142,16 +143,21 @@ def run_study(
     if scale not in SCALES:
         raise UserError(f"scale is {scale!r}: expected {' or '.join(SCALES)}")
     folder = default_folder(name, scale) if out is None else Path(out)
+    run = import_module(STUDIES[name][0]).run
+    own = _own_options(run, options or {}, f"study {name}")
     _claim(folder, name, scale)
     from foible.figures import style
     from foible.studies.common import write
 
-    run = import_module(STUDIES[name][0]).run
-    with style():
-        result: Result = run(
-            scale=scale, data=data, out=folder, seed=seed, device=device, basket=basket, quiet=quiet,
-            **_own_options(run, options or {}, f"study {name}"),
-        )  # fmt: skip
+    try:
+        with style():
+            result: Result = run(
+                scale=scale, data=data, out=folder, seed=seed, device=device, basket=basket, quiet=quiet, **own
+            )
+    except UserError:
+        with suppress(OSError):  # it holds something by now
+            folder.rmdir()
+        raise
     write(result, folder)
     return result
 

@@ -11,7 +11,7 @@ from torch import nn
 from foible.basket import Budget
 from foible.errors import UserError
 from foible.search.nearest import ball, length
-from foible.search.nearest.closest import closest
+from foible.search.nearest.closest import closest, surely
 from foible.search.nearest.fmn import fmn
 
 closest_module = sys.modules["foible.search.nearest.closest"]
@@ -206,3 +206,24 @@ def test_no_gradient_is_said(task):
 def test_nothing_to_do():
     result = closest(lambda x: x.flatten(1), torch.zeros(0, 1, 2, 2), torch.zeros(0, dtype=torch.int64))
     assert len(result.images) == 0
+
+
+def test_a_find_holds_by_more_than_batches_make_of_an_answer() -> None:
+    """A network whose answers go up and down with the size of the batch, as a GPU's do, only more."""
+    weights, odd = torch.randn(12, 3, generator=torch.Generator().manual_seed(0)), torch.tensor([1e-4, -1e-4, 0.0])
+
+    def model(images: torch.Tensor) -> torch.Tensor:
+        return images.flatten(1) @ weights + odd * (len(images) % 7)
+
+    images = torch.rand(60, 1, 3, 4, generator=torch.Generator().manual_seed(1))
+    labels, share = model(images).argmax(1), surely(model, images)
+
+    def held(sure: float) -> float:
+        found = closest(model, images, labels, sure=sure)
+        parts = zip(found.images.split(20), labels.split(20), strict=True)
+        return float(torch.cat([model(part).argmax(1) != label for part, label in parts]).float().mean())
+
+    assert held(share) == 1
+    assert held(1e-7) < 0.9, "which a margin of nothing does not"
+    assert surely(lambda images: images.flatten(1) @ weights, images) < 1e-5
+    assert surely(lambda images: torch.rand(len(images), 3), images) == 1e-3, "one that draws lots is asked for no more"

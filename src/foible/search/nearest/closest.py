@@ -23,6 +23,7 @@ import torch
 from torch import Tensor
 
 from foible.basket import Budget
+from foible.basket.precision import LOOKED_AT, apart
 from foible.errors import UserError
 from foible.randomness import normals
 from foible.search.nearest import Model, Nearest, join
@@ -32,6 +33,7 @@ from foible.search.nearest.ledger import Ledger
 from foible.search.nearest.plane import ROUGH, over_label, walk
 from foible.search.nearest.projection import Bound, within
 
+LEAST, MOST = 2e-6, 1e-3  # of the largest logit, that a margin must be above 0
 EFFORT = 150  # gradients for an image, unless the caller says otherwise
 WALK, SHORT = 20, 10  # steps of a walk from one place; of one to a target, whose rivals change on the way
 LOOKS, RIVALS = 9, 3  # rivals whose tangents at the image are compared; and to how many of them walks go
@@ -51,7 +53,7 @@ def closest(
     low: Bound = 0.0,
     high: Bound = 1.0,
     effort: int = EFFORT,
-    sure: float = 2e-6,
+    sure: float | None = None,
     width: int | None = None,
     budget: Budget | None = None,
     tick: Callable[[int], None] | None = None,
@@ -61,7 +63,7 @@ def closest(
 
     norm: "l2" or "linf". effort: about how many gradients an image is worth; where nothing more can be hoped for, less
     is spent. sure: by how much, as a share of the largest logit and of 1, a margin must be above 0, since another batch
-    may round otherwise. width: rows in a batch. budget: what no image spends more than. tick(k) hears of k further
+    may round otherwise; by default what `surely` measures on a GPU. width: rows in a batch. budget: what no image spends more than. tick(k) hears of k further
     images.
     """
     if norm not in ("l2", "linf"):
@@ -72,6 +74,8 @@ def closest(
             f"pixels from {float(images.min()):.4g} to {float(images.max()):.4g}: expected all within {low} and {high}"
         )
     width = width or _width(images)
+    if sure is None:
+        sure = surely(model, images) if images.is_cuda and len(images) else LEAST
     parts = []
     for rows in torch.arange(len(images), device=images.device).split(width):
         x = images[rows].detach().flatten(1)
@@ -84,6 +88,15 @@ def closest(
         if tick is not None:
             tick(len(rows))
     return join(parts)
+
+
+def surely(model: Model, images: Tensor) -> float:
+    """By how much of the largest logit, and of 1, the answers of a model go up and down with the batch: at least
+    `LEAST`, and never so much that a model that draws lots has no distortion."""
+    with torch.no_grad():
+        scale = model(images[:LOOKED_AT]).abs().amax(1).clamp_min(1)
+    shares = apart(model, images).amax(1) / scale
+    return min(MOST, max(LEAST, float(shares.max())))
 
 
 def _width(images: Tensor) -> int:
