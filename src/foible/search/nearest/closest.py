@@ -63,8 +63,8 @@ def closest(
 
     norm: "l2" or "linf". effort: about how many gradients an image is worth; where nothing more can be hoped for, less
     is spent. sure: by how much, as a share of the largest logit and of 1, a margin must be above 0, since another batch
-    may round otherwise; by default what `surely` measures on a GPU. width: rows in a batch. budget: what no image spends more than. tick(k) hears of k further
-    images.
+    may round otherwise; by default what `surely` measures on a GPU. width: rows in a batch. budget: what no image
+    spends more than. tick(k) hears of k further images.
     """
     if norm not in ("l2", "linf"):
         raise UserError(f"norm is {norm!r}: expected l2 or linf")
