@@ -19,7 +19,6 @@ from foible.basket import Basket
 from foible.data import Dataset
 from foible.errors import UserError
 from foible.findings import Findings
-from foible.recipes.hunt import units
 from foible.runs import spans
 from foible.runs.folder import RunFolder
 from foible.runs.record import settings_hash
@@ -75,11 +74,21 @@ def test_a_unit_is_sized_by_what_the_ones_before_took(
     took = Plan.took
     monkeypatch.setattr(Plan, "took", lambda plan, span, _: took(plan, span, 5.0 * span.size))
     monkeypatch.setattr(spans, "SECONDS", 100.0)
-    monkeypatch.setattr(units, "BATCH", 64)  # as if these networks were larger
     foible.hunt(task.basket, task.data, out=tmp_path / "run", **HUNT | {"trials": 160})
     first, *others = [span.size for span in _spans(tmp_path / "run")]
     assert first == 64
     assert set(others) == {19, 20}
+
+
+@pytest.mark.parametrize(("search", "first"), [("hill-climb", 160), ("gradient", 160), ("genetic", 64)])
+def test_small_networks_and_quick_searches_begin_with_a_whole_batch(
+    search: str, first: int, task: Task, tmp_path: Path
+) -> None:
+    """Two thousand lanes of a slow search would take minutes, and nothing would be on disk until then."""
+    foible.hunt(
+        task.basket, task.data, out=tmp_path / "run", **HUNT | {"trials": 160, "search": search, "space": "affine"}
+    )
+    assert _spans(tmp_path / "run")[0].size == first
 
 
 @pytest.mark.parametrize("verb", ["hunt", "distort"])
@@ -325,7 +334,6 @@ def test_it_is_told_after_the_first_unit_on_standard_error(
 ) -> None:
     took = Plan.took
     monkeypatch.setattr(Plan, "took", lambda plan, span, _: took(plan, span, 10.0 * span.size))
-    monkeypatch.setattr(units, "BATCH", 64)  # as if these networks were larger
     command = [*task.hunt("--suspect", "A", "--patience", "5", "--workers", "1", "--json"), "--trials", "256"]
     assert cli.run([*command, "--out", str(tmp_path / "run")]) == 0
     said = capsys.readouterr()

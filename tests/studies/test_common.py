@@ -89,13 +89,13 @@ def test_wrong_input_is_named(toy: str, tmp_path: Path, options: dict[str, objec
 
 
 def test_a_study_that_refuses_its_data_leaves_no_folder_and_takes_none_away(tmp_path: Path) -> None:
-    for folder in (tmp_path / "new", tmp_path / "had"):
-        if folder.name == "had":
-            folder.mkdir()
-            (folder / "notes.txt").write_text("mine")
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "had").mkdir()
+    (tmp_path / "had" / "notes.txt").write_text("mine")
+    for folder in (tmp_path / "new", tmp_path / "empty", tmp_path / "had"):
         with pytest.raises(UserError, match="no data set called 'nowhere'"):
             run_study("table1", data="nowhere", out=folder, quiet=True)
-    assert [path.name for path in sorted(tmp_path.rglob("*"))] == ["had", "notes.txt"]
+    assert [path.name for path in sorted(tmp_path.rglob("*"))] == ["empty", "had", "notes.txt"]
 
 
 def test_own_options_arrive_with_their_types(toy: str, tmp_path: Path) -> None:

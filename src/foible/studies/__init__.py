@@ -145,6 +145,7 @@ def run_study(
     folder = default_folder(name, scale) if out is None else Path(out)
     run = import_module(STUDIES[name][0]).run
     own = _own_options(run, options or {}, f"study {name}")
+    new = not folder.exists()
     _claim(folder, name, scale)
     from foible.figures import style
     from foible.studies.common import write
@@ -155,8 +156,9 @@ def run_study(
                 scale=scale, data=data, out=folder, seed=seed, device=device, basket=basket, quiet=quiet, **own
             )
     except UserError:
-        with suppress(OSError):  # it holds something by now
-            folder.rmdir()
+        if new:
+            with suppress(OSError):  # it holds something by now
+                folder.rmdir()
         raise
     write(result, folder)
     return result
