@@ -277,3 +277,20 @@ def test_a_network_that_cannot_be_differentiated_is_told(data: Dataset) -> None:
         for network in (Buffered(), linear_network(0))
     )
     assert found.column("image") == wanted.column("image")
+
+
+def test_an_answer_stays_as_it_was_when_the_network_is_asked_again() -> None:
+    """Memory that no attribute shows, as compiled modules answer in: one network alone, and beside another."""
+    memory = torch.zeros(64, 3)
+
+    class Hidden(nn.Module):
+        def forward(self, images: Tensor) -> Tensor:
+            memory[: len(images)] = images.flatten(1)[:, :3]
+            return memory[: len(images)]
+
+    basket = Basket({"A": Hidden(), "B": Hidden()}, classes=list("abc"), preprocess="inside", shape=(1, 2, 2))
+    dark, bright = torch.zeros(20, 1, 2, 2), torch.ones(20, 1, 2, 2)
+    for names in (["A"], ["A"], ["B"], ["A", "B"]):
+        said = basket.judge(dark, names)
+        basket.judge(bright, names)
+        assert not said.any()

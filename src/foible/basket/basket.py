@@ -224,10 +224,8 @@ class Basket:
 
         is_deep = self._answering.graphs.is_deep
         deep = self.device.type == "cuda" and all(is_deep(self._networks[name]) for name in chosen)
-        asks = [partial(asked, name) for name in chosen]
-        answers = self._beside(asks, images) if deep else [ask() for ask in asks]
-        said = answers[0][None] if len(answers) == 1 else torch.stack(answers)
-        return said[:, :rows].float()
+        answers = self._beside([partial(asked, name) for name in chosen], images) if deep else map(asked, chosen)
+        return torch.stack(list(answers))[:, :rows].float()  # a copy: a network may answer in the same memory again
 
     def judge_views(self, images: Mapping[str, Tensor]) -> Tensor:
         """Logits (networks, n, classes), each network shown its own images: name -> (n, channels, height, width) uint8

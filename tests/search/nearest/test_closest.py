@@ -226,4 +226,6 @@ def test_a_find_holds_by_more_than_batches_make_of_an_answer() -> None:
     assert held(share) == 1
     assert held(1e-7) < 0.9, "which a margin of nothing does not"
     assert surely(lambda images: images.flatten(1) @ weights, images) < 1e-5
+    memory = torch.zeros(60, 3)
+    assert surely(lambda images: memory[: len(images)].copy_(model(images)), images) == share, "of compiled models"
     assert surely(lambda images: torch.rand(len(images), 3), images) == 1e-3, "one that draws lots is asked for no more"
