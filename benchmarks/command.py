@@ -28,7 +28,7 @@ import torch
 from torch import Tensor
 
 from benchmarks.common import Row, arguments, report
-from benchmarks.hunt import CONFIDENCE, MLPS, _RecordedSpace, _RecordingBasket, data_spec
+from benchmarks.hunt import CONFIDENCE, MLPS, _RecordedSpace, _RecordingBasket, data_spec, one_by_one
 from foible.basket import Basket
 from foible.data import load
 from foible.findings import read_shard, shard_files, with_metadata
@@ -122,6 +122,7 @@ def recorded(folder: Path, spec: str, trials: int, out: Path) -> list[Entry]:
         return score(self, images, origins)
 
     with (
+        one_by_one(),
         mock.patch.object(Patches, "fit", staticmethod(noted_fit)),
         mock.patch.object(Patches, "score", noted_score),
     ):

@@ -1,7 +1,7 @@
 """The networks of `benchmarks.deep`, trained on a GPU: ResNets of 20, 32, 44 and 56 layers for CIFAR-10, and a
 ResNet-20 that is trained adversarially (PGD within 8/255). Each is a process of its own.
 
-    python -m benchmarks.deep_networks FOLDER [--only 20,32,44,56,robust]
+    python -m benchmarks.deep_networks FOLDER [--only 20,32,44,56,robust] [--epochs N]
 
 Crops and flips, SGD with momentum, one cycle; the whole step is one CUDA graph, in bfloat16 where nothing is judged.
 """
@@ -100,10 +100,11 @@ def accuracy(network: nn.Module, how: Preprocess, data: Dataset) -> float:
     return int(torch.stack(right).sum()) / len(labels)
 
 
-def train(name: str, folder: Path, spec: str) -> None:
+def train(name: str, folder: Path, spec: str, epochs: int = 0) -> None:
     """One network into FOLDER/NAME."""
     robust = name == "robust"
-    depth, epochs, peak = (20, 16, 0.1) if robust else (int(name), 80 if int(name) < 40 else 36, 0.2)
+    depth, usual, peak = (20, 16, 0.1) if robust else (int(name), 80 if int(name) < 40 else 36, 0.2)
+    epochs = epochs or usual
     torch.manual_seed(depth)
     data, test = load(spec, split="train", quiet=True), load(spec, split="test", quiet=True)
     images, labels = data.images.cuda(), data.labels.cuda()
@@ -142,13 +143,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--only", default="20,32,44,56,robust")
+    parser.add_argument("--epochs", type=int, default=0, help="16 to 80, by the network, unless given")
     parser.add_argument("--one", action="store_true", help="train here, in this process")
     options = parser.parse_args()
     names = options.only.split(",")
     if options.one:
-        train(names[0], options.folder, "cifar10")
+        train(names[0], options.folder, "cifar10", options.epochs)
         return
-    command = [sys.executable, "-m", "benchmarks.deep_networks", str(options.folder), "--one", "--only"]
+    command = [sys.executable, "-m", "benchmarks.deep_networks", str(options.folder), "--one"]
+    command += ["--epochs", str(options.epochs), "--only"]
     for running in [subprocess.Popen([*command, name]) for name in names]:
         if running.wait():
             raise SystemExit(1)

@@ -15,6 +15,7 @@ from contextlib import suppress
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import torch
 from torch import Tensor
@@ -125,6 +126,11 @@ def _candidates(run: Path) -> int:
     return sum(pc.sum(read_shard(file, ["candidates"]).column("candidates")).as_py() for file in shard_files(run))
 
 
+def one_by_one() -> Any:
+    """No lane looks ahead: what is recorded then is what a search needs, and not what it throws away."""
+    return mock.patch("foible.search.climb.hill_climb.steps_ahead", return_value=1)
+
+
 class _RecordingBasket(Basket):
     """A basket that notes every batch, so that the same work can be done again with nothing around it."""
 
@@ -165,7 +171,8 @@ def efficiency(
     recording = _RecordingBasket.of(basket)
     _RecordedSpace.log = recording.log
     settings = {"suspect": basket.names[0], "quiet": True, "workers": 1, **SEARCH_ALONE, **options}
-    hunt(recording, data, space=_RecordedSpace(), out=scratch / f"recorded {name}", **settings)
+    with one_by_one():
+        hunt(recording, data, space=_RecordedSpace(), out=scratch / f"recorded {name}", **settings)
     largest = max(size for _, size, _ in recording.log)
     images = to_floats(data.images[:largest]).repeat(1 + largest // len(data), 1, 1, 1)[:largest].contiguous()
     matrix = Affine().matrix_of(torch.rand(largest, 6))

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
+import signal
 import sys
-from collections.abc import Iterator
+import threading
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from foible.errors import UserError
 
@@ -14,6 +18,13 @@ if TYPE_CHECKING:
     import torch
 
 SAFE = "PYTHONSAFEPATH"
+GPU = Path("/dev/nvidia0")  # where there is one, it does the work
+
+
+class _Program:
+    """ours: this process is the `foible` program. copied: its workers are copies of one that has loaded everything."""
+
+    ours = copied = False
 
 
 def cores() -> int:
@@ -75,3 +86,68 @@ def main_hidden() -> Iterator[None]:
     finally:
         for name, value in saved.items():
             setattr(main, name, value)
+
+
+def is_ours() -> None:
+    """This process is the `foible` program, and nobody else's."""
+    _Program.ours = True
+
+
+def begin_workers(modules: Sequence[str], *, workers: int | None, device: str) -> None:
+    """In our program, have a process load these modules beside this one, if there will be several workers: they are
+    copies of it then, and do not load everything one by one. It is there until the program ends."""
+    several = cores() > 1 if workers is None else workers > 1
+    gpu = workers is None and (device == "cuda" or (device == "auto" and GPU.exists()))
+    can = "forkserver" in multiprocessing.get_all_start_methods()
+    if not _Program.ours or _Program.copied or gpu or not several or not can:
+        return
+    from multiprocessing import forkserver, resource_tracker, util
+
+    multiprocessing.set_forkserver_preload(list(modules))
+    with safe_path():
+        resource_tracker.ensure_running()  # before: to start it makes us hear Ctrl-C again
+        with stops_held():
+            forkserver.ensure_running()
+    _Program.copied = True
+    pid = getattr(forkserver._forkserver, "_forkserver_pid", None)
+    if pid:  # it holds our output open, and who reads that would wait until it has loaded everything
+        util.Finalize(None, _kill, (pid, os.getpid()), exitpriority=0)
+
+
+def _kill(pid: int, owner: int) -> None:
+    if os.getpid() == owner:
+        with suppress(OSError):
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)  # what its copies took counts as taken by this program
+
+
+def worker_context() -> Any:
+    """How worker processes begin."""
+    return multiprocessing.get_context("forkserver" if _Program.copied else "spawn")
+
+
+def stops() -> list[signal.Signals]:
+    """The signals besides Ctrl-C that ask a program to end, on this system."""
+    return [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
+
+
+@contextmanager
+def stops_held() -> Iterator[None]:
+    """Workers begin deaf to Ctrl-C, which a terminal sends to all processes; here it is heard at the end, as are the
+    other signals that somebody listens to. Workers must not be deaf to those: they are ended with one of them."""
+    block = getattr(signal, "pthread_sigmask", None)  # not on Windows
+    before = block(signal.SIG_BLOCK, {signal.SIGINT}) if block else None
+    heard: list[int] = []
+    here = threading.current_thread() is threading.main_thread()  # elsewhere no signal is heard
+    listening = {which: how for which in stops() if here and callable(how := signal.getsignal(which))}
+    for which in listening:
+        signal.signal(which, lambda number, _: heard.append(number))
+    try:
+        yield
+    finally:
+        for which, how in listening.items():
+            signal.signal(which, how)
+        if block:
+            block(signal.SIG_SETMASK, before)
+        for number in heard[:1]:
+            signal.raise_signal(number)

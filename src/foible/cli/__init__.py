@@ -45,6 +45,7 @@ from foible.cli import studio as studio_commands
 from foible.cli.inspect import commands as inspect
 from foible.errors import FoibleError, Interrupted, Untrusted, UserError
 from foible.memory import keep
+from foible.processes import is_ours
 
 ABOUT = """Find the weak parts of image classifiers: inputs that a network should get right and does not.
 
@@ -235,6 +236,7 @@ def run(args: Sequence[str] | None = None) -> int:
 def main() -> None:
     """The `foible` program."""
     keep()
+    is_ours()
     os.environ["PYTHONSAFEPATH"] = "1"  # no process that we start looks for modules in the working folder
     for name in ("SIGTERM", "SIGHUP"):  # as Ctrl-C; who started us with `nohup` wants the second one unheard
         which = getattr(signal, name, None)

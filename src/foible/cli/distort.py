@@ -9,6 +9,7 @@ import typer
 
 from foible.cli.flags import Data, Device, Networks, OneBasket, Trust, flags, listed
 from foible.cli.telling import plain, print_table, reported, tell, tell_run
+from foible.cli.workers import soon
 from foible.errors import UserError
 from foible.recipes.config import DistortConfig
 
@@ -45,6 +46,7 @@ def distort(
 
     Example: foible distort --basket B --source mlp-30 --data mnist --images 200
     """
+    soon("distort", workers, device)
     from foible.recipes.distort import DISTORT
     from foible.recipes.distort.bystander import check_factor
     from foible.recipes.distort.recipe import distort as run_distort

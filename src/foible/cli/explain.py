@@ -9,6 +9,7 @@ import typer
 
 from foible.cli.flags import Data, Device, Networks, OneBasket, Trust, flags, listed
 from foible.cli.telling import print_table, reported, tell, tell_run
+from foible.cli.workers import soon
 from foible.errors import UserError
 from foible.recipes.config import ExplainConfig
 
@@ -51,6 +52,7 @@ def explain(
 
     Example: foible explain --basket B --data mnist --generator G --suspect mlp-10 --out runs/why
     """
+    soon("explain", workers, device)
     from foible.recipes.explain import EXPLAIN
     from foible.recipes.explain.recipe import explain as run_explain
     from foible.recipes.source import images_from

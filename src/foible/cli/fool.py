@@ -9,6 +9,7 @@ import typer
 
 from foible.cli.flags import Data, Device, Networks, OneBasket, Trust, flags, listed
 from foible.cli.telling import print_table, reported, tell, tell_run
+from foible.cli.workers import soon
 from foible.recipes.config import FoolConfig
 
 if TYPE_CHECKING:
@@ -44,6 +45,7 @@ def fool(
 
       foible fool --basket B --encoding ascent --target cat --target dog
     """
+    soon("fool", workers, device)
     from foible.recipes.fool import FOOL
     from foible.recipes.fool.recipe import fool as run_fool
 

@@ -11,6 +11,7 @@ import typer
 
 from foible.cli.flags import Data, Device, Networks, OneBasket, Trust, flags, listed
 from foible.cli.telling import print_table, reported, tell, tell_run
+from foible.cli.workers import soon
 from foible.errors import UserError
 from foible.recipes.config import HuntConfig
 
@@ -82,6 +83,7 @@ def hunt(
 
     Example: foible hunt --basket B --data mnist --suspect mlp-10 --peer-confidence 0.9 --out runs/mnist
     """
+    soon("hunt", workers, device)
     if device != "cpu":
         from foible.warping_gpu import wake
 

@@ -15,9 +15,8 @@ import signal
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
 from multiprocessing.reduction import ForkingPickler
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
@@ -28,7 +27,7 @@ import torch
 from foible.disk import write_atomically
 from foible.errors import FoibleError, UserError
 from foible.memory import keep
-from foible.processes import main_hidden, safe_path
+from foible.processes import main_hidden, safe_path, stops_held, worker_context
 from foible.runs.folder import RunFolder
 from foible.runs.spans import Plan, Span
 
@@ -86,7 +85,7 @@ def write_unit(made: Made, folder: RunFolder, span: Span, started: float) -> Non
 def run_units(prepare: Callable[[Path], Work], folder: RunFolder, plan: Plan, *, workers: int, tick: Tick) -> None:
     """Do the units of a plan with `workers` processes; each calls `prepare(run folder)` once. Ctrl-C stops within a
     second."""
-    context = multiprocessing.get_context("spawn")
+    context = worker_context()
     with safe_path():  # multiprocessing has a helper of its own, which starts with the first queue
         calls, tasks, news = context.Queue(), context.Queue(), context.Queue()
     first = [span for span in (plan.next() for _ in range(workers)) if span is not None]
@@ -96,7 +95,7 @@ def run_units(prepare: Callable[[Path], Work], folder: RunFolder, plan: Plan, *,
         tasks.put(span)
     processes: list[Any] = []
     try:
-        with safe_path(), main_hidden(), _stops_held():
+        with safe_path(), main_hidden(), stops_held():
             for _ in first:
                 process = context.Process(target=_worker, args=(folder.path, calls, tasks, news), daemon=True)
                 process.start()
@@ -168,30 +167,3 @@ def _die_with_parent() -> None:
     if parent is not None:
         parent.join()
         os._exit(1)
-
-
-def stops() -> list[signal.Signals]:
-    """The signals besides Ctrl-C that ask a program to end, on this system."""
-    return [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
-
-
-@contextmanager
-def _stops_held() -> Iterator[None]:
-    """Workers begin deaf to Ctrl-C, which a terminal sends to all processes; here it is heard at the end, as are the
-    other signals that somebody listens to. Workers must not be deaf to those: they are ended with one of them."""
-    block = getattr(signal, "pthread_sigmask", None)  # not on Windows
-    before = block(signal.SIG_BLOCK, {signal.SIGINT}) if block else None
-    heard: list[int] = []
-    here = threading.current_thread() is threading.main_thread()  # elsewhere no signal is heard
-    listening = {which: how for which in stops() if here and callable(how := signal.getsignal(which))}
-    for which in listening:
-        signal.signal(which, lambda number, _: heard.append(number))
-    try:
-        yield
-    finally:
-        for which, how in listening.items():
-            signal.signal(which, how)
-        if block:
-            block(signal.SIG_SETMASK, before)
-        for number in heard[:1]:
-            signal.raise_signal(number)

@@ -88,6 +88,12 @@ def load(thing: Any) -> Any:
     return getattr(import_module(module), name)
 
 
+def modules_of(recipe: Recipe) -> list[str]:
+    """What a worker process loads for the units of one of our recipes."""
+    needed = (recipe.make, recipe.match, recipe.first, recipe.work)
+    return ["foible.runs.job", *(thing.partition(":")[0] for thing in needed if isinstance(thing, str))]
+
+
 def recipe_called(name: str) -> Recipe:
     """The recipe of this name, or an error that lists those there are."""
     found = RECIPES.get(OLD_NAMES.get(name, name))

@@ -41,19 +41,26 @@ class Asker:
         said: what the `first` said of all images. The first peer is asked alone: what it refuses need not be shown to
         anybody else.
         """
-        said, costs = said[:, rows], torch.zeros_like(rows)
+        said, aim = said[:, rows], aim[rows]
         if self.all:
-            kept = self.objective.allows(said[1:], aim[rows]).nonzero()[:, 0]
-            return rows[kept], said[:, kept], costs
-        left = torch.arange(len(rows), device=rows.device)  # positions in `rows` and in `costs`
-        for some in (self.peers[:1], self.peers[1:]):
-            if some and left.numel():
-                shown = rows[left]
-                answers = self.basket.judge(images.index_select(0, shown), some, self.precision)
-                costs[left] += len(some)
-                kept = self.objective.allows(answers, aim[shown]).nonzero()[:, 0]
-                left, said = left[kept], torch.cat([said, answers])[:, kept]
-        return rows[left], said, costs
+            kept = self.objective.allows(said[1:], aim).nonzero()[:, 0]
+            return rows[kept], said[:, kept], torch.zeros_like(rows)
+        (first, rest), shown = (self.peers[:1], self.peers[1:]), images.index_select(0, rows)
+        costs = torch.full_like(rows, len(first))
+        if not first or not len(rows):
+            return rows, said, costs
+        said, kept = self._hold(first, shown, aim, said)
+        if rest and len(kept):
+            costs[kept] += len(rest)
+            said, still = self._hold(rest, shown.index_select(0, kept), aim[kept], said)
+            kept = kept[still]
+        return rows[kept], said, costs
+
+    def _hold(self, peers: list[str], images: Tensor, aim: Tensor, said: Tensor) -> tuple[Tensor, Tensor]:
+        """Which images these peers all allow; before that, their answers below what was `said`, of those images."""
+        answers = self.basket.judge(images, peers, self.precision)
+        kept = self.objective.allows(answers, aim).nonzero()[:, 0]
+        return torch.cat([said, answers])[:, kept], kept
 
     def settled(self, images: Tensor, aim: Tensor) -> tuple[Tensor, Tensor]:
         """Found means found on what a PNG will hold, in float32: (n,) bool, and what everybody said of it; each row

@@ -39,12 +39,12 @@ def heights(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         seen.append(len(drawn))
         real(lanes, drawn, *others)
 
-    monkeypatch.setattr(climbing, "steps_ahead", lambda lanes, _: min(512, 400 // len(lanes)))
+    monkeypatch.setattr(climbing, "steps_ahead", lambda lanes, *_: min(512, 400 // len(lanes)))
     monkeypatch.setattr(climbing, "look_ahead", watched)
     return seen
 
 
-def test_as_many_steps_as_fill_a_gpu_and_none_on_a_cpu() -> None:
+def test_as_many_steps_as_fill_a_batch_and_none_of_deep_networks_on_a_cpu() -> None:
     class Some:
         def __init__(self, lanes: int, device: str = "cuda", width: int = 40_000) -> None:
             self.lanes, self.device, self.width = lanes, torch.device(device), width
@@ -54,10 +54,11 @@ def test_as_many_steps_as_fill_a_gpu_and_none_on_a_cpu() -> None:
         def __len__(self) -> int:
             return self.lanes
 
-    def steps(*given: Any, patience: int = 250) -> int:
-        return ahead.steps_ahead(Some(*given), patience)  # type: ignore[arg-type]
+    def steps(*given: Any, patience: int = 250, cheap: bool = False) -> int:
+        return ahead.steps_ahead(Some(*given), patience, cheap)  # type: ignore[arg-type]
 
-    assert steps(1000, "cpu") == 1
+    assert steps(1, "cpu") == steps(1000, "cpu") == 1
+    assert [steps(lanes, "cpu", cheap=True) for lanes in (1, 16, 17, 130, 131, 1000)] == [16, 16, 15, 2, 1, 0]
     assert [steps(lanes) for lanes in (1, 12, 13, 1000, 1537, 4000)] == [250, 250, 236, 3, 1, 0]
     assert steps(1, patience=20) == 20
     assert steps(10, "cuda", 64) == 6, "no more than there may be lanes"
@@ -71,7 +72,7 @@ def test_lazily_asked_lanes_take_the_same_moves_at_the_same_cost(
     trials, asked = linear_trials(basket, 40), {"suspect": "A", "patience": 60, "budget": Budget(forwards=budget)}
     far = hill_climb(SPACE, Dissent(0.45), basket, trials, **asked)
     assert max(heights) > 16
-    monkeypatch.undo()
+    monkeypatch.setattr(climbing, "steps_ahead", lambda *_: 1)
     same(far, hill_climb(SPACE, Dissent(0.45), basket, trials, **asked))
     assert 0 < int((far.outcome == FOUND).sum()) < 40
 
@@ -80,7 +81,7 @@ def test_finds_that_rounding_undoes_go_on(heights: list[int], monkeypatch: pytes
     basket = line_basket(2.02, 9.0)  # boundaries between two steps of 8 bits: some finds do not survive settling
     far = hill_climb(Line(), Dissent(), basket, line_trials(60), suspect="A")
     assert heights
-    monkeypatch.undo()
+    monkeypatch.setattr(climbing, "steps_ahead", lambda *_: 1)
     same(far, hill_climb(Line(), Dissent(), basket, line_trials(60), suspect="A"))
 
 
@@ -99,7 +100,7 @@ def test_an_answer_that_is_no_number_ends_a_lane_at_its_step(
     basket = Basket(networks, classes=plain.classes, preprocess="inside", shape=plain.shape)
     far = hill_climb(SPACE, Dissent(0.45), basket, trials, suspect="A", patience=60)
     assert heights
-    monkeypatch.undo()
+    monkeypatch.setattr(climbing, "steps_ahead", lambda *_: 1)
     same(far, hill_climb(SPACE, Dissent(0.45), basket, trials, suspect="A", patience=60))
     assert 0 < int((far.outcome == INVALID).sum()) < 40
 

@@ -1,4 +1,4 @@
-"""Lanes that are too few to fill a GPU look ahead: several of a lane's next candidates are judged at once.
+"""Lanes that are too few to fill a batch look ahead: several of a lane's next candidates are judged at once.
 
 Until one is accepted, all of a lane's candidates start from the same point. So where a step would be launching and
 waiting more than judging, a batch holds the next candidates of each lane, which takes all up to its first gain. Those
@@ -23,6 +23,9 @@ MOST = 512  # candidates of one lane that are judged at once, where there is roo
 # Values: to judge as many takes a few times as long as all that a step does besides. With fewer a GPU waits, with more
 # too much is thrown away.
 ROOM = 3072 * 3 * 32 * 32
+# The same on a CPU with small networks, whose last lanes would be mostly the calls of a step. What is thrown away costs
+# its time there, so none looks far.
+FEW, LITTLE = 16, 1024 * 28 * 28
 
 
 class Answers(NamedTuple):
@@ -54,12 +57,14 @@ def lazily(asker: Asker) -> Judge:
     return judge
 
 
-def steps_ahead(lanes: Lanes, patience: int) -> int:
-    """How many candidates of each lane to judge at once, for deep networks: 1 on a CPU, where each costs its time."""
-    if lanes.device.type != "cuda":
+def steps_ahead(lanes: Lanes, patience: int, cheap: bool) -> int:
+    """How many candidates of each lane to judge at once; cheap: by networks that take no longer for them than all that
+    a step does besides. Others on a CPU judge one, since each costs its time."""
+    if lanes.device.type != "cuda" and not cheap:
         return 1
-    room = min(lanes.width, ROOM // max(1, lanes.trials.seeds[:1].numel()))
-    return min(MOST, patience, room // len(lanes))
+    most, room = (MOST, ROOM) if lanes.device.type == "cuda" else (FEW, LITTLE)
+    together = min(lanes.width, room // max(1, lanes.trials.seeds[:1].numel()))
+    return min(most, patience, together // len(lanes))
 
 
 def look_ahead(lanes: Lanes, drawn: Tensor, judge: Judge, patience: int, budget: Budget) -> None:

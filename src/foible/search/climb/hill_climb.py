@@ -4,7 +4,7 @@ For each lane: try a small random move of the current point X; if the suspect A 
 A(X′)_C < A(X)_C, and every peer still says C, then X ← X′. Stop when A no longer says C, or after `patience`
 candidates in a row that brought nothing. The peers are asked only about candidates that lowered A(X′)_C: the paper
 asks them first, which accepts the same candidates and costs several times as much. Small networks on a GPU are all
-asked about everything, without a look in between (dense.py); with deep ones, few lanes look ahead (ahead.py).
+asked about everything, without a look in between (dense.py); lanes that are too few for a batch look ahead (ahead.py).
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def hill_climb(
     precision: Precision = "float32",
     tick: Callable[[int], None] | None = None,
 ) -> Found:
-    """Climb from every trial's seed image; at most `width` lanes at a time share a batch (default: 1,000, and on a GPU
+    """Climb from every trial's seed image; at most `width` lanes at a time share a batch (default: 2,000, and on a GPU
     what its memory holds).
 
     ask: the peers "lazily", only about candidates that improved; "all" networks about everything; "auto" does the
@@ -57,8 +57,9 @@ def hill_climb(
     lanes = Lanes(space, asker, trials, width, tick)
     if ask == "all" or asker.all or (ask == "auto" and dense.is_worth_it(asker)):
         return dense.climb(lanes, seed, patience, budget)
+    cheap = dense.is_cheap(basket, asker.everyone)
     while len(lanes):
-        if (ahead := steps_ahead(lanes, patience)) > 1:
+        if (ahead := steps_ahead(lanes, patience, cheap)) > 1:
             look_ahead(lanes, lanes.draws(seed, ahead), lazily(asker), patience, budget)
             lanes.refill(gaps=0.0)
             continue
