@@ -95,7 +95,7 @@ def curve(
     methods: dict[str, Callable[[], Tensor]] = {f"closest, {effort}": partial(ours, effort) for effort in EFFORTS}
     if quick:
         methods = {key: methods[key] for key in ("closest, 30", "closest, 150", "closest, 1000")}
-    for peer, attack in peers_of(norm, targeted, quick).items():
+    for peer, attack in peers_of(norm, targeted, quick, classes).items():
         methods[peer] = partial(attack, model, images, labels, targets)
     ours(15)
     made = []

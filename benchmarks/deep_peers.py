@@ -29,8 +29,9 @@ class AsModule(nn.Module):
         return self.ask[0](images)
 
 
-def peers_of(norm: str, targeted: bool, quick: bool) -> dict[str, Peer]:
-    """Attacks by name, each `(model, images, labels, targets) -> images`; none, with a line, without adv-lib."""
+def peers_of(norm: str, targeted: bool, quick: bool, classes: int) -> dict[str, Peer]:
+    """Attacks by name, each `(model, images, labels, targets) -> images`; none, with a line, without adv-lib. ALMA
+    compares three logits, and cannot be asked about two."""
     if importlib.util.find_spec("adv_lib") is None:
         print("adv-lib is not installed (pip install --no-deps adv-lib): its points are left out")
         return {}
@@ -57,7 +58,7 @@ def peers_of(norm: str, targeted: bool, quick: bool) -> dict[str, Peer]:
     }
     if norm == "l2" and not quick:
         peers |= {f"DDN, {count}": run(ddn, steps=count) for count in (100, 1000)}
-        if not targeted:
+        if not targeted and classes > 2:
             peers["ALMA, 1000"] = run(alma, num_steps=1000, init_lr_distance=0.1)
     if not targeted and not quick:
         most = 1.0 if norm == "l2" else 0.05

@@ -104,10 +104,13 @@ def begin_workers(modules: Sequence[str], *, workers: int | None, device: str) -
     from multiprocessing import forkserver, resource_tracker, util
 
     multiprocessing.set_forkserver_preload(list(modules))
-    with safe_path():
-        resource_tracker.ensure_running()  # before: to start it makes us hear Ctrl-C again
-        with stops_held():
-            forkserver.ensure_running()
+    try:
+        with safe_path():
+            resource_tracker.ensure_running()  # before: to start it makes us hear Ctrl-C again
+            with stops_held():
+                forkserver.ensure_running()
+    except OSError:  # no process or no socket to be had: each worker loads for itself, or says what is wrong
+        return
     _Program.copied = True
     pid = getattr(forkserver._forkserver, "_forkserver_pid", None)
     if pid:  # it holds our output open, and who reads that would wait until it has loaded everything

@@ -28,14 +28,14 @@ from foible.errors import UserError
 from foible.randomness import normals
 from foible.search.nearest import Model, Nearest, join
 from foible.search.nearest.ball import shrink
-from foible.search.nearest.first_order import Aim, check_counts
+from foible.search.nearest.first_order import ALL, Aim, check_counts
 from foible.search.nearest.ledger import Ledger
 from foible.search.nearest.plane import ROUGH, over_label, walk
 from foible.search.nearest.projection import Bound, within
 
 LEAST, MOST = 2e-6, 1e-3  # of the largest logit, that a margin must be above 0
 EFFORT = 150  # gradients for an image, unless the caller says otherwise
-WALK, SHORT = 20, 10  # steps of a walk from one place; of one to a target, whose rivals change on the way
+WALK, SHORT = 20, 10  # steps of a walk from one place; of one to the only label there is to go to
 LOOKS, RIVALS = 9, 3  # rivals whose tangents at the image are compared; and to how many of them walks go
 AROUND = 4.0  # how far from the image further walks begin, in units of the distance found
 FURTHER = 1000  # the first number of walks from around the image where planes are true: other directions
@@ -112,17 +112,20 @@ def _search(aim: Aim, effort: int) -> None:
     """The whole search for the images of one batch."""
     if not _affords(aim, 1):
         return
-    there = aim.look(aim.x)
+    with torch.no_grad():
+        logits = aim.model(aim.x.view(-1, *aim.shape))
+    aim.ledger.forwards.add_(1)
+    there = aim.note(ALL, aim.x, logits)
     part, put_back = _some(aim, ~there & ~aim.ledger.invalid)
     if len(part.x):
-        _from_here(part, effort)
+        _from_here(part, effort, free=aim.targets is None and logits.shape[1] > 2)
     put_back()
 
 
-def _from_here(aim: Aim, effort: int) -> None:
-    """The same for images that have somewhere to go."""
+def _from_here(aim: Aim, effort: int, free: bool) -> None:
+    """The same for images that have somewhere to go. free: to several labels."""
     ledger = aim.ledger
-    rough, left = _planes(aim, effort)
+    rough, left = _planes(aim, effort, free)
     part, put_back = _some(aim, ~rough & ledger.found)  # planes are true: what is left goes into more of them
     if len(part.x):
         for number in range(left // WALK):
@@ -165,15 +168,15 @@ def _rows(bound: Bound, rows: Tensor) -> Bound:
     return bound[rows] if isinstance(bound, Tensor) and bound.ndim > 1 else bound
 
 
-def _planes(aim: Aim, effort: int) -> tuple[Tensor, int]:
+def _planes(aim: Aim, effort: int, free: bool) -> tuple[Tensor, int]:
     """Walks: from the image, to the rivals that look nearest, from around the image. Whether (n,) the planes mislead,
-    and the effort that is left."""
-    steps = _affords(aim, min(WALK if aim.targets is None else SHORT, effort))
+    and the effort that is left. free: there are several labels to go to."""
+    steps = _affords(aim, min(WALK if free else SHORT, effort))
     rough = walk(aim, aim.x, steps) > ROUGH
     if aim.norm == "linf":
         rough = torch.ones_like(rough)  # also where planes are true, a corner is soon as near as another
     left = effort - steps
-    rounds, rivals = left // (2 * WALK) if aim.targets is None else 0, None
+    rounds, rivals = left // (2 * WALK) if free else 0, None
     if rounds and _affords(aim, LOOKS + WALK) == LOOKS + WALK:
         rivals = _likely(aim)
         left -= rivals.shape[1]
