@@ -57,7 +57,8 @@ class Asker:
         return rows[kept], said, costs
 
     def _hold(self, peers: list[str], images: Tensor, aim: Tensor, said: Tensor) -> tuple[Tensor, Tensor]:
-        """Which images these peers all allow; before that, their answers below what was `said`, of those images."""
+        """What was `said` with the answers of these peers below it, of the images that all of them allow; and which
+        images those are."""
         answers = self.basket.judge(images, peers, self.precision)
         kept = self.objective.allows(answers, aim).nonzero()[:, 0]
         return torch.cat([said, answers])[:, kept], kept

@@ -229,3 +229,19 @@ def test_a_find_holds_by_more_than_batches_make_of_an_answer() -> None:
     memory = torch.zeros(60, 3)
     assert surely(lambda images: memory[: len(images)].copy_(model(images)), images) == share, "of compiled models"
     assert surely(lambda images: torch.rand(len(images), 3), images) == 1e-3, "one that draws lots is asked for no more"
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+def test_with_two_classes_nobody_looks_for_another_label(monkeypatch: pytest.MonkeyPatch, classes: int) -> None:
+    module, asked = sys.modules[closest.__module__], []
+    likely = module._likely
+    monkeypatch.setattr(module, "_likely", lambda aim: asked.append(len(aim.x)) or likely(aim))
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Flatten(), nn.Linear(9, 12), nn.Tanh(), nn.Linear(12, classes)).requires_grad_(False)
+    images = torch.rand(6, 1, 3, 3)
+    labels = model(images).argmax(1)
+    made = closest(model, images, labels, effort=100)
+    assert bool(asked) == (classes > 2)
+    assert made.found.any()
+    assert (model(made.images[made.found]).argmax(1) != labels[made.found]).all()
+    assert int(made.backwards.max()) <= 101
