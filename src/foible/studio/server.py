@@ -6,6 +6,7 @@ import contextlib
 import socket
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -117,13 +118,24 @@ def listen(host: str, port: int) -> socket.socket:
     return listening
 
 
-def server_for(studio: Studio, rate: Rate | None = None) -> uvicorn.Server:
+class _Server(uvicorn.Server):
+    """ready: called when requests, and Ctrl-C, are heard."""
+
+    ready: Callable[[], Any] | None = None
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets=sockets)
+        if self.ready is not None and not self.should_exit:
+            self.ready()
+
+
+def server_for(studio: Studio, rate: Rate | None = None) -> _Server:
     config = uvicorn.Config(
         _Prefixed(build(studio, rate), studio.site.prefix), log_level="critical", access_log=False,
         server_header=False, proxy_headers=False, http=Impatient, ws="none", lifespan="off", limit_concurrency=512,
         timeout_keep_alive=20, timeout_graceful_shutdown=2,
     )  # fmt: skip
-    return uvicorn.Server(config)
+    return _Server(config)
 
 
 def serve(
@@ -139,9 +151,9 @@ def serve(
             studio = Studio(Shelf(runs), opened, site, password if host not in LOOPBACK else None)
             _warm()
             with contextlib.suppress(KeyboardInterrupt):  # the way to stop it, and no accident
-                if ready is not None:
-                    ready(studio)
-                server_for(studio).run(sockets=[listening])
+                server = server_for(studio)
+                server.ready = None if ready is None else partial(ready, studio)
+                server.run(sockets=[listening])
 
 
 def _warm() -> None:
