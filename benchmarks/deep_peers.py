@@ -31,7 +31,7 @@ class AsModule(nn.Module):
 
 def peers_of(norm: str, targeted: bool, quick: bool, classes: int) -> dict[str, Peer]:
     """Attacks by name, each `(model, images, labels, targets) -> images`; none, with a line, without adv-lib. ALMA
-    compares three logits, and cannot be asked about two."""
+    and APGD compare three logits, and cannot be asked about two."""
     if importlib.util.find_spec("adv_lib") is None:
         print("adv-lib is not installed (pip install --no-deps adv-lib): its points are left out")
         return {}
@@ -60,7 +60,7 @@ def peers_of(norm: str, targeted: bool, quick: bool, classes: int) -> dict[str, 
         peers |= {f"DDN, {count}": run(ddn, steps=count) for count in (100, 1000)}
         if not targeted and classes > 2:
             peers["ALMA, 1000"] = run(alma, num_steps=1000, init_lr_distance=0.1)
-    if not targeted and not quick:
+    if not targeted and not quick and classes > 2:
         most = 1.0 if norm == "l2" else 0.05
         for count in (10, 30):
             peers[f"APGD bisection, {count} × 12"] = run(

@@ -1,6 +1,7 @@
 """`closest`: what it promises for any network."""
 
 import sys
+from dataclasses import replace
 from functools import partial
 from itertools import pairwise
 
@@ -163,18 +164,22 @@ def test_more_effort_comes_nearer_to_a_target(task):
     assert (much <= 1.01 * usual).all()
 
 
-@pytest.mark.parametrize("norm", ["l2", "linf"])
-def test_to_targets_of_a_rough_network(monkeypatch, norm):
+def _layers(depth: int, classes: int) -> tuple[nn.Module, torch.Tensor, torch.Tensor]:
+    """A network so many layers deep, rough where it is deep, images, and what it says of them."""
     torch.manual_seed(0)
-    widths = [64] * 12
-    layers = [part for two in pairwise(widths) for part in (nn.Linear(*two), nn.ReLU())]
-    network = nn.Sequential(nn.Flatten(), *layers, nn.Linear(64, 6)).requires_grad_(False)
+    layers = [part for two in pairwise([64] * depth) for part in (nn.Linear(*two), nn.ReLU())]
+    network = nn.Sequential(nn.Flatten(), *layers, nn.Linear(64, classes)).requires_grad_(False)
     for layer in network:
         if isinstance(layer, nn.Linear):
             nn.init.kaiming_normal_(layer.weight)
             layer.bias.normal_(0, 0.3)
     images = torch.rand(40, 1, 8, 8)
-    labels = network(images).argmax(1)
+    return network, images, network(images).argmax(1)
+
+
+@pytest.mark.parametrize("norm", ["l2", "linf"])
+def test_to_targets_of_a_rough_network(monkeypatch, norm):
+    network, images, labels = _layers(12, classes=6)
 
     def cost(method):
         result = method(network, images, labels, targets=(labels + 1) % 6, norm=norm)
@@ -183,10 +188,10 @@ def test_to_targets_of_a_rough_network(monkeypatch, norm):
 
     assert cost(closest) < 1.02 * cost(partial(fmn, steps=150))
     usual = cost(closest)
-    monkeypatch.setattr(ball, "FAR", {"l2": torch.inf, "linf": torch.inf})
+    monkeypatch.setattr(closest_module, "USUAL", {norm: replace(ball.USUAL[norm], far=torch.inf)})
     assert usual < 0.9 * cost(closest)  # strides as long as the way to what was found first pass over everything
     monkeypatch.undo()
-    monkeypatch.setattr(closest_module, "shrink", lambda *_: None)
+    monkeypatch.setattr(closest_module, "shrink", lambda *_, **__: None)
     assert usual < 0.7 * cost(closest)
 
 
@@ -245,3 +250,27 @@ def test_with_two_classes_nobody_looks_for_another_label(monkeypatch: pytest.Mon
     assert made.found.any()
     assert (model(made.images[made.found]).argmax(1) != labels[made.found]).all()
     assert int(made.backwards.max()) <= 101
+
+
+def test_with_two_classes_long_strides_come_nearer(monkeypatch: pytest.MonkeyPatch) -> None:
+    network, images, labels = _layers(12, classes=2)
+
+    def far() -> float:
+        made = closest(network, images, labels, effort=60)
+        assert made.found.all()
+        return float(length(made.images - images).mean())
+
+    bold = far()
+    assert bold < 1.005 * float(length(fmn(network, images, labels, steps=100).images - images).mean())
+    monkeypatch.setattr(closest_module, "BOLD", ball.USUAL)
+    assert bold < far()
+
+
+def test_with_two_classes_planes_go_on_where_they_are_true(monkeypatch: pytest.MonkeyPatch) -> None:
+    network, images, labels = _layers(2, classes=2)
+    rows = []
+    monkeypatch.setattr(closest_module, "shrink", lambda aim, *_, **__: rows.append(len(aim.x)))
+    made = closest(network, images, labels, effort=15)
+    assert sum(rows) < 0.5 * len(images)
+    much = closest(network, images, labels, effort=400)
+    assert length(made.images - images)[made.found].mean() < 1.01 * length(much.images - images)[made.found].mean()

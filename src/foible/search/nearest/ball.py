@@ -19,10 +19,20 @@ from foible.search.nearest.first_order import Aim
 from foible.search.nearest.projection import within
 from foible.search.nearest.recorded import repeat
 
-LONG = 60  # steps from which on the first may be as long as the distance
-LAST = 0.01  # of the distance: the last step
-FAR = {"l2": 2.0, "linf": 1.0}  # the longest distance that a step is measured by, in tangents at the image
-SHRINKS, SLOWLY = 0.05, 1e-3  # of the ball in a step, at first and at last
+SHORT, LAST = 0.5, 0.01  # of the distance: the first step where there are few, and the last
+SLOWLY = 1e-3  # of the ball: what it shrinks by in the last step
+
+
+@dataclass(frozen=True)
+class Strides:
+    first: float  # of the distance: the first step
+    enough: int  # steps from which on it may be that long
+    far: float  # the longest distance that a step is measured by, in tangents at the image
+    shrinks: float  # of the ball, in the first step
+
+
+USUAL = {"l2": Strides(1.0, 60, 2.0, 0.05), "linf": Strides(1.0, 60, 1.0, 0.05)}
+BOLD = {"l2": Strides(2.0, 30, 8.0, 0.1), "linf": USUAL["linf"]}  # for two classes, and no other to stray into
 
 
 @dataclass(frozen=True)
@@ -34,19 +44,20 @@ class Ball:
     part: Tensor  # () how much is done, 0 to 1
 
 
-def shrink(aim: Aim, steps: int, begin: Tensor | None = None) -> None:
-    """Steps from the best points that the ledger has, or from points (n, d); what they find is in the ledger."""
+def shrink(aim: Aim, steps: int, begin: Tensor | None = None, strides: dict[str, Strides] = USUAL) -> None:
+    """Steps from the best points that the ledger has, or from points (n, d); what they find is in the ledger. strides:
+    by the norm."""
     if steps < 2:
         return
     by, slope, _ = aim.slope(aim.x)
-    far = FAR[aim.norm] * aim.tangent(by, slope)
-    steps = steps - 1
-    first = min(1.0, max(0.5, steps / LONG))
+    steps, how = steps - 1, strides[aim.norm]
+    far = how.far * aim.tangent(by, slope)
+    first = min(how.first, max(SHORT, how.first * steps / how.enough))
 
     def step(s: Ball) -> Ball:
         by, slope, hit = aim.slope(s.z)
         falling = (1 + torch.cos(math.pi * s.part)) / 2
-        stride, rate = LAST + (first - LAST) * falling, SLOWLY + (SHRINKS - SLOWLY) * falling
+        stride, rate = LAST + (first - LAST) * falling, SLOWLY + (how.shrinks - SLOWLY) * falling
         moved = s.z - aim.x
         least = aim.ledger.least.to(moved.dtype)
         ahead = length(moved, aim.norm) + aim.tangent(by, slope)  # where nothing was found yet: to the plane

@@ -27,7 +27,7 @@ from foible.basket.precision import LOOKED_AT, apart
 from foible.errors import UserError
 from foible.randomness import normals
 from foible.search.nearest import Model, Nearest, join
-from foible.search.nearest.ball import shrink
+from foible.search.nearest.ball import BOLD, USUAL, shrink
 from foible.search.nearest.first_order import ALL, Aim, check_counts
 from foible.search.nearest.ledger import Ledger
 from foible.search.nearest.plane import ROUGH, over_label, walk
@@ -36,6 +36,7 @@ from foible.search.nearest.projection import Bound, within
 LEAST, MOST = 2e-6, 1e-3  # of the largest logit, that a margin must be above 0
 EFFORT = 150  # gradients for an image, unless the caller says otherwise
 WALK, SHORT = 20, 10  # steps of a walk from one place; of one to the only label there is to go to
+FIRST, BENT = 3, 0.07  # with two classes: steps after which planes that are so wrong are left for the ball
 LOOKS, RIVALS = 9, 3  # rivals whose tangents at the image are compared; and to how many of them walks go
 AROUND = 4.0  # how far from the image further walks begin, in units of the distance found
 FURTHER = 1000  # the first number of walks from around the image where planes are true: other directions
@@ -118,22 +119,25 @@ def _search(aim: Aim, effort: int) -> None:
     there = aim.note(ALL, aim.x, logits)
     part, put_back = _some(aim, ~there & ~aim.ledger.invalid)
     if len(part.x):
-        _from_here(part, effort, free=aim.targets is None and logits.shape[1] > 2)
+        _from_here(part, effort, logits.shape[1])
     put_back()
 
 
-def _from_here(aim: Aim, effort: int, free: bool) -> None:
-    """The same for images that have somewhere to go. free: to several labels."""
-    ledger = aim.ledger
-    rough, left = _planes(aim, effort, free)
+def _from_here(aim: Aim, effort: int, classes: int) -> None:
+    """The same for images that have somewhere to go."""
+    ledger, two = aim.ledger, classes == 2
+    rough, left = _taste(aim, effort) if two else _planes(aim, effort, free=aim.targets is None)
     part, put_back = _some(aim, ~rough & ledger.found)  # planes are true: what is left goes into more of them
     if len(part.x):
-        for number in range(left // WALK):
+        on = _affords(part, min(SHORT, left)) if two else 0
+        if on:
+            walk(part, part.ledger.best, on)
+        for number in range((left - on) // WALK):
             _around(part, FURTHER + number)
     put_back()
     part, put_back = _some(aim, (rough | ~ledger.found) & ~ledger.invalid)
     if len(part.x):
-        shrink(part, _affords(part, left))
+        shrink(part, _affords(part, left), strides=BOLD if two else USUAL)
     put_back()
     part, put_back = _some(aim, ~ledger.found & ~ledger.invalid)
     if len(part.x):
@@ -166,6 +170,14 @@ def _some(aim: Aim, chosen: Tensor) -> tuple[Aim, Callable[[], None]]:
 
 def _rows(bound: Bound, rows: Tensor) -> Bound:
     return bound[rows] if isinstance(bound, Tensor) and bound.ndim > 1 else bound
+
+
+def _taste(aim: Aim, effort: int) -> tuple[Tensor, int]:
+    """A few steps from the image, for two classes. Where the planes mislead, they end in a worse place than they pass,
+    and a ball had better begin there. The same answer as of `_planes`."""
+    steps = _affords(aim, min(FIRST, effort))
+    rough = walk(aim, aim.x, steps) > BENT
+    return torch.ones_like(rough) if aim.norm == "linf" else rough, effort - steps
 
 
 def _planes(aim: Aim, effort: int, free: bool) -> tuple[Tensor, int]:
