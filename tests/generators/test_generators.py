@@ -412,6 +412,28 @@ def test_a_gan_pulls_samples_towards_images() -> None:
     assert float(learning.model.decode(noise).detach().mean()) > before + 0.1
 
 
+def test_a_gan_keeps_the_mean_of_what_learns() -> None:
+    """After step n the mean goes 5/(5 + n) of the way to what has just been learnt, batch normalisation's numbers too;
+    it is what draws, and what is measured on held-out images."""
+    learning: Any = begin("dcgan?width=2", (1, 16, 16), 0, 2e-3, torch.device("cpu"))
+    noise, images = torch.randn(16, 100, generator=torch.Generator().manual_seed(0)), torch.full((16, 1, 16, 16), 0.9)
+    names = ("decoder.1.weight", "decoder.2.running_var")
+    mean = {name: torch.zeros(()) for name in names}
+    for number in range(8):
+        learning.step(images, lambda _: noise, Turn(number, torch.arange(16)[None], 2e-3), 0.0)
+        now, share = learning.learner.state_dict(), 5 / (5 + number)
+        mean = {name: (1 - share) * mean[name] + share * now[name] for name in names}
+    for name in names:
+        torch.testing.assert_close(learning.model.state_dict()[name], mean[name])
+        assert not torch.equal(learning.model.state_dict()[name], now[name])
+    learning.modules.eval()
+    before = learning.losses(images, lambda _: noise)
+    learning.learner.decoder[-2].weight.data.mul_(100)
+    assert torch.equal(learning.losses(images, lambda _: noise), before)
+    learning.model.decoder[-2].weight.data.mul_(100)
+    assert not torch.equal(learning.losses(images, lambda _: noise), before)
+
+
 def test_slopes_of_a_discriminator_cost_what_they_should() -> None:
     """Of a linear one with weights w the slope is w everywhere."""
     weights = torch.tensor([3.0, -4.0, 0.0, 1.0], requires_grad=True)

@@ -9,11 +9,13 @@ drawn is averaged over areas to the size of the images, and both are brought to 
 what will be drawn, and not how it came to its size.
 
 Beyond the paper, the discriminator pays for its slopes at real images. Without that it soon knows all that is drawn,
-and the decoder learns no more from it: on MNIST its loss was 0 after twelve epochs.
+and the decoder learns no more from it: on MNIST its loss was 0 after twelve epochs. And what is kept is a mean of the
+decoder over the last steps: each step follows what the discriminator happens to look at, and the mean does not.
 """
 
 from __future__ import annotations
 
+from copy import deepcopy
 from functools import partial
 
 import torch
@@ -26,6 +28,7 @@ from foible.networks.loop import Turn
 from foible.networks.repeated import Repeated, set_rate
 
 SIDE = 64  # pixels, of what is drawn before it is brought to the images' size
+KEPT = 4  # the last fifth of all steps so far counts for most of the mean that is kept
 STEEP, EVERY = 1.0, 16  # what the slopes cost, and after how many steps they are looked at, at so many times the cost
 
 
@@ -78,10 +81,10 @@ class DcganLearning:
 
     def __init__(self, model: Drawer, rate: float) -> None:
         assert isinstance(model, Dcgan)
-        self.model = model
+        self.model, self.learner = model, deepcopy(model)  # the mean, and what learns
         device = next(model.parameters()).device
         self.discriminator = _discriminator(model.shape[0], model.width).to(device)
-        self.modules = nn.ModuleDict({"model": model, "discriminator": self.discriminator})
+        self.modules = nn.ModuleDict({"model": model, "learner": self.learner, "discriminator": self.discriminator})
         recorded = device.type == "cuda"
         if recorded:
             for module in self.modules.values():
@@ -91,14 +94,17 @@ class DcganLearning:
                 module.parameters(), torch.tensor(rate, device=device) if recorded else rate, betas=(0.5, 0.999),
                 fused=True, capturable=recorded,
             )
-            for name, module in (("decoder", model), ("discriminator", self.discriminator))
+            for name, module in (("decoder", self.learner), ("discriminator", self.discriminator))
         }  # fmt: skip
+        self.means, self.weights = (  # those of batch normalisation too
+            [one for one in module.state_dict().values() if one.is_floating_point()] for module in (model, self.learner)
+        )
         self.steps = {steep: Repeated(partial(self._step, steep=steep)) for steep in (False, True)}
 
     def losses(self, images: Tensor, draw: Draw) -> Tensor:
         """(2,): means over the images (n, *shape): how badly the decoder passes for them, and how badly the
         discriminator tells."""
-        made = self._made(draw("sample"))
+        made = self._made(self.model, draw("sample"))
         return torch.stack([F.softplus(-self._said(made)).mean(), self._told(self._seen(2 * images - 1), made)])
 
     def step(self, images: Tensor, draw: Draw, turn: Turn, share: float) -> Tensor:
@@ -106,10 +112,13 @@ class DcganLearning:
         del share
         for optimiser in self.optimisers.values():
             set_rate(optimiser, turn.rate)
-        return self.steps[turn.number % EVERY == 0](images, draw("sample"))
+        losses = self.steps[turn.number % EVERY == 0](images, draw("sample"))
+        with torch.no_grad():
+            torch._foreach_lerp_(self.means, self.weights, (KEPT + 1) / (KEPT + 1 + turn.number))
+        return losses
 
     def _step(self, images: Tensor, codes: Tensor, *, steep: bool) -> Tensor:
-        made, real = self._made(codes), self._seen(2 * images - 1)
+        made, real = self._made(self.learner, codes), self._seen(2 * images - 1)
         told = self._told(real, made.detach())
         costs = EVERY * STEEP * steepness(self.discriminator, real) if steep else 0.0
         lower(told + costs, self.optimisers["discriminator"])
@@ -117,10 +126,10 @@ class DcganLearning:
         lower(passing, self.optimisers["decoder"])
         return torch.stack([passing, told]).detach()
 
-    def _made(self, codes: Tensor) -> Tensor:
+    def _made(self, model: Dcgan, codes: Tensor) -> Tensor:
         with torch.autocast(codes.device.type, torch.bfloat16, enabled=codes.is_cuda):
-            large = self.model.large(codes)
-        return self._seen(F.interpolate(large.float(), self.model.shape[1:], mode="area"))
+            large = model.large(codes)
+        return self._seen(F.interpolate(large.float(), model.shape[1:], mode="area"))
 
     def _seen(self, images: Tensor) -> Tensor:
         """Images (n, *shape) in [−1, 1] as the discriminator gets them."""
