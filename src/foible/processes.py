@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import signal
 import sys
@@ -96,6 +95,8 @@ def is_ours() -> None:
 def begin_workers(modules: Sequence[str], *, workers: int | None, device: str) -> None:
     """In our program, have a process load these modules beside this one, if there will be several workers: they are
     copies of it then, and do not load everything one by one. It is there until the program ends."""
+    import multiprocessing
+
     several = cores() > 1 if workers is None else workers > 1
     gpu = workers is None and (device == "cuda" or (device == "auto" and GPU.exists()))
     can = "forkserver" in multiprocessing.get_all_start_methods()
@@ -126,6 +127,8 @@ def _kill(pid: int, owner: int) -> None:
 
 def worker_context() -> Any:
     """How worker processes begin."""
+    import multiprocessing
+
     return multiprocessing.get_context("forkserver" if _Program.copied else "spawn")
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import atexit
 import contextlib
 import errno
-import multiprocessing.util
 import os
 import shlex
 import signal
@@ -244,6 +243,8 @@ def main() -> None:
             signal.signal(which, signal.default_int_handler)
     code = run()
     if code == Interrupted.exit_code and threading.active_count() > 1:
+        import multiprocessing.util
+
         for process in multiprocessing.active_children():
             process.kill()
         # Semaphores: Python would complain of them after our last word.
