@@ -152,6 +152,24 @@ def test_browse_filter_open_and_step(browser: Any, site: Served, run: Path) -> N
         assert visit.noise == []
 
 
+def test_what_is_chosen_before_the_script_is_there_counts(browser: Any, site: Served, run: Path) -> None:
+    with Visit(browser) as visit:
+        visit.own(site)
+        page, held = visit.page, []
+        page.route("**/gallery.js", held.append)
+        page.goto(f"{site.base}/run/{key_of(run)}/", wait_until="commit")
+        page.get_by_label("Suspect", exact=True).select_option("mlp-20")
+        visit.until(lambda: held)
+        assert "suspect" not in page.url
+        page.unroute("**/gallery.js")
+        held[0].continue_()
+        page.wait_for_url("**suspect=mlp-20**")
+        page.go_back()
+        assert "suspect" not in page.url  # a page that one comes back to stays
+        assert page.get_by_label("Suspect", exact=True).input_value() == ""
+        assert visit.noise == []
+
+
 def test_choose_tag_and_send_to_labelling(browser: Any, site: Served, run: Path) -> None:
     with Visit(browser) as visit:
         visit.own(site)

@@ -52,9 +52,11 @@ if (grid) {
   count();
 }
 
-for (const select of filter.querySelectorAll("select, input"))
-  select.addEventListener("change", () => filter.requestSubmit());
+for (const field of filter.querySelectorAll("select, input"))
+  field.addEventListener("change", () => filter.requestSubmit());
 filter.addEventListener("submit", () => {  // an address without what says nothing
   for (const field of filter.elements) if (field.name && !field.value) field.disabled = true;
 });
 addEventListener("pageshow", () => { for (const field of filter.elements) field.disabled = false; });
+const asGiven = (select) => ([...select.options].find((one) => one.defaultSelected) ?? select.options[0]).selected;
+if (![...filter.querySelectorAll("select")].every(asGiven)) filter.requestSubmit();  // chosen before this was loaded
