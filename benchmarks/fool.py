@@ -50,7 +50,7 @@ def scores_of(device: str, plainly: bool = False) -> Callable[[Tensor], Tensor]:
     if plainly:
         network = basket.network("lenet")
         return torch.inference_mode()(lambda images: network(images).softmax(1))
-    objective, judge = Confidence(), judging(basket, basket.names, SHAPE)
+    objective, judge = Confidence(), judging(basket, basket.names)
     return lambda images: objective.every(judge(images))
 
 

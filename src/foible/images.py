@@ -41,6 +41,16 @@ def to_floats(images: Tensor) -> Tensor:
     return images.to(torch.float32) / 255 if images.dtype == torch.uint8 else images
 
 
+def pixels_together(images: Tensor) -> Tensor:
+    """The same images (n, channels, height, width), a pixel's channels side by side in memory, and said to be so by
+    their strides even where there is one channel."""
+    import torch
+
+    if images.shape[1] == 1:
+        return images[:, 0].contiguous().unsqueeze(-1).movedim(-1, 1)
+    return images.contiguous(memory_format=torch.channels_last)
+
+
 def png_size(data: bytes) -> tuple[int, int] | None:
     """(width, height) as a PNG's header says them, without decoding; None for what is no PNG."""
     if len(data) < 24 or not data.startswith(SIGNATURE) or data[12:16] != b"IHDR":

@@ -1,20 +1,24 @@
 """What one network of a basket answers to prepared images, and whether that is logits.
 
 A network is met when it is first asked (`networks/habits.py`), and then asked as its habits allow: as a recorded graph,
-by a copy in bfloat16, or itself.
+by a copy in bfloat16, or itself; on a CPU with a pixel's channels side by side, and a cache full of images at a time.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.conv import _ConvNd
 
 from foible.basket.graphs import Graphs
+from foible.basket.padding import CACHED
 from foible.basket.quick import Quick
 from foible.errors import UserError
-from foible.networks.habits import ONE_AT_A_TIME, Habits, Network, ask, ask_again, meet, version
+from foible.images import pixels_together
+from foible.networks.habits import ONE_AT_A_TIME, Habits, Network, ask, ask_again, meet, takes_together, version
 from foible.networks.one_logit import two_classes
 
 Precision = Literal["float32", "bf16"]
@@ -28,6 +32,7 @@ class Answering:
         self.graphs = Graphs()
         self.habits: dict[str, Habits] = {}  # of the networks that have been asked
         self.quick: dict[str, Quick | None] = {}  # those asked in bfloat16; None: cannot be copied so
+        self.heavy: dict[str, bool] = {}  # whether it has convolutions, or many layers
 
     def __call__(self, name: str, network: Network, prepared: Tensor, known: int, precision: Precision) -> Tensor:
         """Logits (n, known) of images that are preprocessed already; `known` is how many classes its list has."""
@@ -58,6 +63,17 @@ class Answering:
             return logits.detach() if logits.requires_grad and not torch.is_grad_enabled() else logits
         raise UserError(f"network {name!r} {given}")
 
+    def parts(self, name: str, network: Network, prepared: Tensor) -> Sequence[Tensor]:
+        """The images that a network is shown at once: on a CPU as many as what it computes of them stays in a cache,
+        where it computes much. Its answers are the same bits."""
+        many = -(-len(prepared) // CACHED)
+        if self.device.type != "cpu" or many < 2 or not isinstance(network, nn.Module):
+            return (prepared,)
+        if name not in self.heavy:
+            convolves = any(isinstance(part, _ConvNd) for part in network.modules())
+            self.heavy[name] = convolves or self.graphs.is_deep(network)
+        return prepared.tensor_split(many) if self.heavy[name] else (prepared,)
+
     def _in_bf16(self, name: str, network: Network, prepared: Tensor) -> Quick | None:
         """The copy of a network that is asked in bfloat16; None where it holds something between two calls, or cannot
         be copied or asked so."""
@@ -79,12 +95,17 @@ class Answering:
             with ONE_AT_A_TIME:
                 if name not in self.habits:
                     logits, habits = meet(network, prepared, what)
+                    if self.device.type == "cpu" and not habits.keeps:
+                        habits.together = takes_together(network, prepared, logits)
                     self.habits[name] = habits
-                    return logits
+                    if not habits.together:
+                        return logits
         habits, module = self.habits[name], isinstance(network, nn.Module)
         logits = self.graphs.answer(network, prepared) if isinstance(network, nn.Module) and not habits.keeps else None
         if logits is not None:
             return logits
+        if habits.together:
+            prepared = pixels_together(prepared)
         own = prepared.clone() if habits.copies and not module else prepared  # a module copies by itself
         before = version(prepared)
         if habits.keeps:

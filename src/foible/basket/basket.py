@@ -218,7 +218,8 @@ class Basket:
         seen = {how: how(images) for how in dict.fromkeys(self._hows[name] for name in chosen)}
 
         def asked(name: str) -> Tensor:
-            parts = seen[self._hows[name]].split(FEW) if few else (seen[self._hows[name]],)
+            prepared = seen[self._hows[name]]
+            parts = prepared.split(FEW) if few else self._answering.parts(name, self._networks[name], prepared)
             said = [self.answer(name, part, precision) for part in parts]
             return said[0] if len(said) == 1 else torch.cat(said)
 

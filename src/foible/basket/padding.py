@@ -10,6 +10,7 @@ from foible.images import LEAST_ROWS
 # On a CPU, images of so many values are shown to a network a few at a time, always as many: to pad a batch to 16 would
 # make the last trial of a search as dear as sixteen, and a larger batch is no quicker.
 LARGE, FEW = 3 * 96 * 96, 2
+CACHED = 128  # on a CPU, images that a deep network is shown at once: of more, what it computes is in no cache
 MANY = 4096  # rows from which on a GPU is shown them as they come
 
 

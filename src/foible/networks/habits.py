@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from foible.errors import FoibleError, UserError
+from foible.images import LEAST_ROWS, pixels_together
 from foible.networks.load.opened import first_line
 
 Network = nn.Module | Callable[[Tensor], Tensor]
@@ -26,10 +27,12 @@ ONE_AT_A_TIME = threading.RLock()
 @dataclass
 class Habits:
     """writes: it changes the images it is given. keeps: it holds something from one call to the next.
+    together: on a CPU it is shown images with a pixel's channels side by side.
     asked: how often, as far as that is counted: what it makes in its first call alone is not kept from call to call."""
 
     writes: bool
     keeps: bool
+    together: bool = False
     asked: int = 1
     hook: Any = None  # of a module: hands it the copies
 
@@ -66,6 +69,24 @@ def meet(network: Network, images: Tensor, what: str) -> tuple[Any, Habits]:
     if habits.copies and isinstance(network, nn.Module) and own_copy not in network._forward_pre_hooks.values():
         habits.hook = network.register_forward_pre_hook(own_copy)
     return answers.clone() if isinstance(answers, Tensor) else answers, habits
+
+
+def takes_together(network: Network, images: Tensor, answers: Any) -> bool:
+    """Whether a network with convolutions says the same of images with a pixel's channels side by side, as it did of
+    prepared images. Convolutions and pools on a CPU are then up to four times as fast. Not, for one, where it says
+    `view` and would have to say `reshape`."""
+    parts = network.modules() if isinstance(network, nn.Module) else ()
+    if not any(isinstance(part, nn.Conv2d) for part in parts) or not isinstance(answers, Tensor) or images.ndim != 4:
+        return False
+    some = images[:LEAST_ROWS].detach()
+    before = answers[: len(some)].detach()
+    try:
+        with torch.no_grad():
+            after = network(pixels_together(some))
+        near = 1e-3 * float(before.nan_to_num(0.0, 0.0, 0.0).abs().max())
+        return torch.allclose(after, before, rtol=1e-3, atol=near, equal_nan=True)
+    except Exception:  # whatever it cannot do, it is not asked to
+        return False
 
 
 def ask_again(network: Network, images: Tensor, what: str, habits: Habits) -> Any:

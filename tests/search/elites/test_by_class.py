@@ -17,7 +17,7 @@ from foible.images import settle
 from foible.networks.progress_file import Checkpoint
 from foible.objectives import Confidence, log_odds_of
 from foible.search.elites.by_class import KEPT, Evolved, evolve, marks_of
-from foible.search.elites.for_classes import distinct, judging, pixels_together
+from foible.search.elites.for_classes import distinct, judging
 from foible.spaces.cppn import Cppn
 from foible.spaces.direct import Direct
 
@@ -182,47 +182,6 @@ def test_a_note_that_is_no_genome_is_not_gone_on_from(field: str, value: Any, tm
     assert same(whole, going(Cppn(), judge(), 6, Checkpoint(file, 1e9, KEPT)))
 
 
-class Viewed(nn.Module):
-    """As many are written: it cannot take what a convolution makes of channels last."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.conv = nn.Conv2d(1, 4, 3)
-
-    def forward(self, images: Tensor) -> Tensor:
-        return self.conv(images).view(len(images), -1)[:, :3]
-
-
-class Laid(Viewed):
-    """Says how its images are laid out in memory."""
-
-    def forward(self, images: Tensor) -> Tensor:
-        self.seen = images.stride()
-        return self.conv(images).flatten(1)[:, :3]
-
-
-def test_networks_see_a_pixels_channels_together_where_they_can() -> None:
-    for channels in (1, 3):
-        images = torch.rand(5, channels, 6, 7)
-        laid = pixels_together(images)
-        assert torch.equal(laid, images)
-        assert laid.stride() == (6 * 7 * channels, 1, 7 * channels, channels)
-    networks: dict[str, nn.Module] = {
-        "view": Viewed(),
-        "laid": Laid(),
-        "flat": nn.Sequential(nn.Flatten(), nn.Linear(36, 3)),
-    }
-    basket = Basket(networks, classes=["a", "b", "c"], preprocess="inside", shape=SHAPE)
-    images = torch.rand(20, *SHAPE)
-    for names, together in ((["laid"], True), (["laid", "flat"], True), (["laid", "view"], False), (["flat"], False)):
-        said = judging(basket, names, SHAPE)(images)
-        torch.testing.assert_close(said, basket.judge(images, names), atol=1e-5, rtol=1e-5)
-        if "laid" in names:
-            judging(basket, names, SHAPE)(images)
-            seen: Any = basket.network("laid")
-            assert (seen.seen[1] == 1) == together
-
-
 @pytest.mark.parametrize("shape", [(1, 6, 6), (3, 5, 7)])
 def test_of_equal_images_one_is_judged(shape: tuple[int, int, int]) -> None:
     some = settle(torch.rand(4, *shape, generator=torch.Generator().manual_seed(0)))
@@ -242,6 +201,6 @@ def test_of_equal_images_one_is_judged(shape: tuple[int, int, int]) -> None:
             return self.conv(images).mean((2, 3))
 
     basket = Basket({"A": Asked()}, classes=["a", "b", "c"], preprocess="inside", shape=shape)
-    said = judging(basket, ["A"], shape)(images)
+    said = judging(basket, ["A"])(images)
     assert asked[-1] == 4
     torch.testing.assert_close(said, basket.judge(images))

@@ -16,7 +16,6 @@ from torch import Tensor, nn
 
 from foible.basket import Basket
 from foible.basket.matching import Matched
-from foible.errors import UserError
 from foible.images import to_bytes
 from foible.networks.progress_file import Checkpoint
 from foible.randomness import words
@@ -70,7 +69,7 @@ def evolved(
     kept: Checkpoint | None = None, about: str = "",
 ) -> Made:  # fmt: skip
     """Images that evolve; the objective's `every` says how good one is for each class. kept, about: as in `evolve`."""
-    judge = judging(basket, basket.names if objective.asks == "all" else basket.names[:1], shape)
+    judge = judging(basket, basket.names if objective.asks == "all" else basket.names[:1])
     columns, cells = torch.tensor(targets, device=basket.device), len(targets)
     shown = torch.linspace(0, cells - 1, min(SHOWN, cells)).long().unique().tolist()
     done = evolve(
@@ -112,26 +111,17 @@ def _each_run(total: int, lanes: Tensor, rows: int) -> Tensor:
     return spread_costs(torch.full((len(lanes),), total), torch.arange(len(lanes)).repeat_interleave(rows))
 
 
-def judging(basket: Basket, names: Sequence[str], shape: Shape) -> Callable[[Tensor], Tensor]:
-    """How images (n, *shape) on 8 bits are shown to these networks, for logits (networks, n, classes).
-
-    On a CPU, where there are convolutions: of equal images (a sixth of all that evolve for MNIST) one, and a pixel's
-    channels side by side, if all networks take it so and say the same. Convolutions and pools are then up to two and a
-    half times as fast.
-    """
+def judging(basket: Basket, names: Sequence[str]) -> Callable[[Tensor], Tensor]:
+    """How images (n, channels, height, width) on 8 bits are shown to these networks, for logits (networks, n, classes):
+    on a CPU, where there are convolutions, of equal images (a sixth of all that evolve for MNIST) one."""
     parts = [part for name in names for part in getattr(basket.network(name), "modules", list)()]
     if basket.device.type != "cpu" or not any(isinstance(part, nn.Conv2d) for part in parts):
         return lambda images: basket.judge(images, names)
-    some = torch.linspace(0, 1, 16 * math.prod(shape)).view(16, *shape)
-    try:
-        together = torch.allclose(basket.judge(some, names), basket.judge(pixels_together(some), names), 1e-3, 1e-3)
-    except UserError:  # such as a network that says `view` where it would have to say `reshape`
-        together = False
 
     def judge(images: Tensor) -> Tensor:
         rows, back = distinct(images)
         shown = images if rows is back else images.index_select(0, rows)
-        return basket.judge(pixels_together(shown) if together else shown, names).index_select(1, back)
+        return basket.judge(shown, names).index_select(1, back)
 
     return judge
 
@@ -153,10 +143,3 @@ def distinct(images: Tensor) -> tuple[Tensor, Tensor]:
 def _odd(count: int, device: torch.device) -> Tensor:
     """(count,) odd numbers, to tell rows of so many words apart by their sums."""
     return words(0, torch.zeros(1, dtype=torch.int64, device=device), stream="fool.distinct", count=count)[0] * 2 + 1
-
-
-def pixels_together(images: Tensor) -> Tensor:
-    """The same images, laid out channels last, and said to be so by their strides even where there is one channel."""
-    channels, height, width = images.shape[1:]
-    strides = (height * width * channels, 1, width * channels, channels)
-    return images.permute(0, 2, 3, 1).contiguous().as_strided(images.shape, strides)
