@@ -106,6 +106,19 @@ def test_many_images_are_shown_a_few_at_a_time_and_answers_are_the_same_bits(spe
     assert torch.equal(whole[:, -CACHED:], basket.judge(images[-CACHED:]))
 
 
+def test_weights_that_only_cost_time_are_dropped() -> None:
+    network = nn.Sequential(nn.Flatten(), nn.Linear(36, 3))
+    layer: Any = network[1]
+    with torch.no_grad():
+        layer.weight[:, :20] = 1e-39
+    basket, images = basket_of(network), torch.rand(20, 1, 6, 6)
+    held: Any = basket.network("A")
+    assert held[1].weight[:, :20].count_nonzero() == 0
+    assert torch.equal(held[1].weight[:, 20:], layer.weight[:, 20:])
+    assert torch.equal(basket.judge(images)[0], network(images))
+    assert (layer.weight[:, :20] > 0).all()  # the caller's own stay as they are
+
+
 def test_slopes_go_through_parts_and_layout() -> None:
     torch.manual_seed(0)
     network, images = build("lenet", (1, 28, 28), 3).eval(), torch.rand(CACHED + 40, 1, 28, 28)
