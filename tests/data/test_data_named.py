@@ -6,6 +6,8 @@ import gzip
 import os
 import pickle
 import struct
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from foible import data
-from foible.data import decoded, pictures
+from foible.data import decoded, digits, pictures
 from foible.data.catalogue import KNOWN
 from foible.data.idx import read_idx
 from foible.errors import UserError
@@ -285,3 +287,12 @@ def test_truncated_usps(home: Path) -> None:
     file.write_bytes(file.read_bytes()[:-6])
     with pytest.raises(UserError, match="cut short or damaged"):
         data.load("usps")
+
+
+def test_digits_are_the_librarys_and_it_is_not_imported(monkeypatch: pytest.MonkeyPatch) -> None:
+    script = "import sys; from foible.data.digits import _bundled; _bundled(); sys.exit('sklearn' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0
+    coarse, labels = digits._bundled()
+    monkeypatch.setattr(digits.importlib.util, "find_spec", lambda _: None)  # its file is somewhere else
+    for one, other in zip((coarse, labels), digits._bundled(), strict=True):
+        assert np.array_equal(one, other)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import importlib.util
 from fractions import Fraction
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -20,9 +23,7 @@ def load_digits(spec: str, argument: str, split: str, quiet: bool) -> Dataset:
     papers' networks fit. Bicubic, because bilinear leaves the corners of the coarse pixels visible.
     """
     del argument, quiet
-    from sklearn.datasets import load_digits as bundled
-
-    coarse, labels = bundled(return_X_y=True)
+    coarse, labels = _bundled()
     images = torch.from_numpy(coarse.reshape(-1, 1, 8, 8)).double() / 16
     # With a margin before scaling, strokes that touch the edge of the original fade out instead of being cut.
     images = interpolate(pad(images, (2, 2, 2, 2)), size=(30, 30), mode="bicubic", align_corners=False)
@@ -31,3 +32,17 @@ def load_digits(spec: str, argument: str, split: str, quiet: bool) -> Dataset:
     held = hold_out(whole, Fraction(1, 5))
     rows = torch.from_numpy(np.flatnonzero(held if split == "test" else ~held))
     return Dataset(spec, split, images[rows], torch.from_numpy(whole)[rows], KNOWN["digits"].classes)
+
+
+def _bundled() -> tuple[Any, Any]:
+    """(1797, 64) values from 0 to 16, and labels. Read from scikit-learn's own file where it stands: to import the
+    library takes longer than anything else that a short command does."""
+    found = importlib.util.find_spec("sklearn")
+    file = Path(found.origin or "").parent / "datasets" / "data" / "digits.csv.gz" if found else Path()
+    if file.is_file():
+        table = np.loadtxt(file, delimiter=",")
+        return table[:, :-1], table[:, -1]
+    from sklearn.datasets import load_digits as bundled
+
+    coarse, labels = bundled(return_X_y=True)
+    return coarse, labels
