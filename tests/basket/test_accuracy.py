@@ -48,6 +48,15 @@ def test_accuracy_and_its_interval() -> None:
     assert rows["turned"]["chance"] == pytest.approx(1 / 8)
 
 
+@pytest.mark.parametrize(("right", "near"), [(57, False), (52, True), (50, True)])
+def test_few_images_of_unequal_classes_accuse_no_good_network(right: int, near: bool) -> None:
+    """50 of 64 are of one class: with 57 right it knows more than that, with 52 nobody can tell."""
+    clean = Accuracy(("A",), ("a", "b"))
+    labels = (torch.arange(64) >= 50).long()
+    clean.add(torch.where(torch.arange(64) < right, labels, 1 - labels)[None], labels)
+    assert clean.rows()["A"]["near_chance"] == near
+
+
 def test_a_class_list_in_another_order_is_recognised() -> None:
     basket, clean, images, labels = counted(good=Bars(), turned=Bars(3))
     said = hints(basket, clean, images, labels)

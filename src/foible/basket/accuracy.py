@@ -75,9 +75,10 @@ class Accuracy:
         best = int(self.right.max())
         for name, right in zip(self.names, self.right.tolist(), strict=True):
             low, high = wilson(right, self.seen)
-            near = self.seen >= 10 and low <= self.clearly_above
+            share = right / max(1, self.seen)
+            near = self.seen >= 10 and (low <= self.chance or share <= self.clearly_above)
             rows[name] = {
-                "right": right, "n": self.seen, "share": right / max(1, self.seen), "low": low, "high": high,
+                "right": right, "n": self.seen, "share": share, "low": low, "high": high,
                 "chance": self.chance, "near_chance": near, "far_behind": self.seen >= 10 and 2 * right < best,
                 **({"hint": self.advice[name]} if name in self.advice else {}),
             }  # fmt: skip
