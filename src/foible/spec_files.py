@@ -25,6 +25,13 @@ def _absolute_part(part: str) -> str:
     return head + question + _full_options(tail)
 
 
+def absolute_data(spec: str) -> str:
+    """Data that can be opened from any working folder. Here too a name stays, as that of `mnist` beside a folder
+    `mnist`: data in a folder has its form before it."""
+    head, question, tail = spec.partition("?")
+    return absolute(spec) if ":" in head else head + question + _full_options(tail)
+
+
 def _full_options(tail: str) -> str:
     """Options with the files and folders that they name in full."""
     options = dict(parse_qsl(tail.replace("+", "%2B")))

@@ -19,9 +19,12 @@ from small_tasks import SETTINGS, SPACE, WHERE, linear_task, same_table, shards
 from foible.errors import FoibleError, UserError
 from foible.processes import one_thread
 from foible.recipes.hunt.recipe import hunt
+from foible.recipes.replay import replay
+from foible.recipes.train.train import train
 from foible.runs.folder import RunFolder
 from foible.runs.local import Tick, Work, do_unit, do_units, run_units
 from foible.runs.spans import Plan, Span
+from foible.spec_files import absolute_data
 
 
 def _run(path: Path) -> RunFolder:
@@ -162,3 +165,23 @@ def test_a_basket_that_moved_is_found_by_workers_too(tmp_path: Path) -> None:
     moved = task.basket.rename(tmp_path / "elsewhere")
     hunt(moved, task.data, out=tmp_path / "run", workers=2, **options)
     assert shards(tmp_path / "run") == before
+
+
+def test_a_folder_called_like_the_data_is_not_the_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As the basket of `foible train … --data digits --out digits` is."""
+    monkeypatch.chdir(tmp_path)
+    train(["softmax", "mlp:4"], "digits", out="digits", epochs=1, quiet=True)
+    found = hunt("digits", "digits", out="run", workers=2, trials=8, unit=4, suspect="mlp-4", patience=5, quiet=True)
+    assert len(found) == 8
+    assert all(one.holds for one in replay("run"))
+
+
+@pytest.mark.parametrize(
+    ("spec", "full"),
+    [("mnist", "mnist"), ("mnist?root=mnist", "mnist?root=HERE/mnist"), ("folder:nowhere", "folder:nowhere"),
+     ("folder:mnist?size=64", "folder:HERE/mnist?size=64"), ("in memory", "in memory")],
+)  # fmt: skip
+def test_data_opens_from_any_folder(spec: str, full: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("mnist").mkdir()
+    assert absolute_data(spec) == full.replace("HERE", str(tmp_path.resolve()))

@@ -34,7 +34,7 @@ from foible.runs.reopen import open_again
 from foible.runs.spans import Plan, Span, gaps
 from foible.runs.task import FIRST, LEAST, Seeds, Task, Work
 from foible.runs.told import BEFORE, forecast, told_of
-from foible.spec_files import absolute, absolute_chain, with_files
+from foible.spec_files import absolute, absolute_chain, absolute_data, with_files
 from foible.warping_gpu import wake
 
 
@@ -90,7 +90,7 @@ def run(
             kept = Kept(folder.path, key_of(config, early))
             task, seeds = _seeded(task, spec, kept)
             where = {
-                "basket": [absolute(one) for one in networks.source or []], "data": absolute(data_set.name),
+                "basket": [absolute(one) for one in networks.source or []], "data": absolute_data(data_set.name),
                 "trust": trust, "device": networks.device.type,
                 **{name: absolute_chain(text) for name, text in task.named.items()},
                 **({"recipe": absolute(spec)} if spec else {}),
