@@ -25,7 +25,7 @@ MOST_JUDGED = 1 << 22  # of one image that networks are to judge: 2048×2048, pa
 
 def settle(images: Tensor) -> Tensor:
     """Clip to [0, 1] and round to 8 bits: what a PNG will hold. Gradients pass straight through."""
-    settled = (images.detach().clamp(0, 1) * 255).round() / 255
+    settled = images.detach().clamp(0, 1).mul_(255).round_().div_(255)
     return images + (settled - images).detach() if images.requires_grad else settled
 
 
