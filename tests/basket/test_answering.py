@@ -110,13 +110,16 @@ def test_weights_that_only_cost_time_are_dropped() -> None:
     network = nn.Sequential(nn.Flatten(), nn.Linear(36, 3))
     layer: Any = network[1]
     with torch.no_grad():
-        layer.weight[:, :20] = 1e-39
+        layer.weight[:, :10] = 1e-39
+        layer.weight[:, 10:20] *= 1e-21
+        layer.weight[2] = 1e-25  # small, but not beside the others of its row
     basket, images = basket_of(network), torch.rand(20, 1, 6, 6)
     held: Any = basket.network("A")
-    assert held[1].weight[:, :20].count_nonzero() == 0
-    assert torch.equal(held[1].weight[:, 20:], layer.weight[:, 20:])
+    assert held[1].weight[:2, :20].count_nonzero() == 0
+    assert torch.equal(held[1].weight[:2, 20:], layer.weight[:2, 20:])
+    assert torch.equal(held[1].weight[2], layer.weight[2])
     assert torch.equal(basket.judge(images)[0], network(images))
-    assert (layer.weight[:, :20] > 0).all()  # the caller's own stay as they are
+    assert layer.weight[:, :20].count_nonzero() == 60  # the caller's own stay as they are
 
 
 def test_slopes_go_through_parts_and_layout() -> None:
