@@ -120,6 +120,11 @@ def test_weights_that_only_cost_time_are_dropped() -> None:
     assert torch.equal(held[1].weight[2], layer.weight[2])
     assert torch.equal(basket.judge(images)[0], network(images))
     assert layer.weight[:, :20].count_nonzero() == 60  # the caller's own stay as they are
+    half = nn.Sequential(nn.Flatten(), nn.Linear(36, 3)).half()
+    with torch.no_grad():
+        half[1].weight[:] = 1e-5
+    kept: Any = basket_of(half).network("A")
+    assert (kept[1].weight > 0).all()  # of float16 that is subnormal, and counts
 
 
 def test_slopes_go_through_parts_and_layout() -> None:

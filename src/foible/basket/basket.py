@@ -268,8 +268,9 @@ def _drop_dust(network: nn.Module) -> None:
     """Weights that add nothing to a sum in float32 become 0, as weight decay leaves them where all images are black:
     products with them are subnormal, forwards or backwards, and each takes a CPU up to sixty times as long."""
     for weights in network.parameters():
-        plain = type(weights) is nn.Parameter and weights.layout == torch.strided and weights.is_floating_point()
-        if plain and weights.ndim and weights.numel() and not weights.is_meta and not weights.is_inference():
+        plain = type(weights) is nn.Parameter and weights.layout == torch.strided and not weights.is_meta
+        wide = weights.dtype in (torch.float32, torch.float64)  # of float16, what is subnormal counts
+        if plain and wide and weights.ndim and weights.numel() and not weights.is_inference():
             sizes = weights.abs().reshape(len(weights), -1)
             least = (DUST * sizes.amax(1, keepdim=True)).clamp_min(torch.finfo(weights.dtype).tiny)
             dust = (sizes < least) & (sizes > 0)
