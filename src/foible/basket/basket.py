@@ -265,7 +265,7 @@ class Basket:
 
 @torch.no_grad()
 def _drop_dust(network: nn.Module) -> None:
-    """Weights that add nothing to a sum in float32 become 0, as weight decay leaves them where all images are black:
+    """Weights that next to others add nothing become 0, as weight decay leaves them where all images are black:
     products with them are subnormal, forwards or backwards, and each takes a CPU up to sixty times as long."""
     for weights in network.parameters():
         plain = type(weights) is nn.Parameter and weights.layout == torch.strided and not weights.is_meta

@@ -36,7 +36,7 @@ def load_digits(spec: str, argument: str, split: str, quiet: bool) -> Dataset:
 
 def _bundled() -> tuple[Any, Any]:
     """(1797, 64) values from 0 to 16, and labels. Read from scikit-learn's own file where it stands: to import the
-    library takes longer than anything else that a short command does."""
+    library takes as long as to import torch."""
     found = importlib.util.find_spec("sklearn")
     file = Path(found.origin or "").parent / "datasets" / "data" / "digits.csv.gz" if found else Path()
     if file.is_file():
