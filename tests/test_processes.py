@@ -1,4 +1,5 @@
-"""Workers of the `foible` program are copies of one process that has loaded everything; nobody else's processes are."""
+"""What our own processes do otherwise than anybody else's: workers of the `foible` program are copies of one process
+that has loaded everything, and pyarrow does without pandas."""
 
 from __future__ import annotations
 
@@ -58,3 +59,26 @@ def test_workers_of_our_program_have_loaded_everything_and_leave_nobody_behind(t
 @pytest.mark.parametrize(("ours", "workers"), [(False, 2), (True, 1)])
 def test_nothing_is_loaded_ahead_for_others_or_for_one_worker(tmp_path: Path, ours: bool, workers: int) -> None:
     assert began(tmp_path, ours=ours, workers=workers) == ["spawn", "False", "False", "None"]
+
+
+FRAMES = """
+import sys
+import pyarrow as pa
+from foible import processes
+
+if {ours}:
+    processes.is_ours()
+processes.without_pandas()
+table = pa.table({{"a": pa.array([1, 2])}})
+before = "pandas" in sys.modules
+print(before, table.to_pandas()["a"].tolist() == [1, 2], "pandas" in sys.modules)
+"""
+
+
+@pytest.mark.parametrize("ours", [True, False])
+def test_our_program_loads_pandas_only_for_who_wants_a_data_frame(ours: bool) -> None:
+    pytest.importorskip("pandas")
+    code = FRAMES.format(ours=ours)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=True)
+    assert done.stderr == ""
+    assert done.stdout.split() == [str(not ours), "True", "True"]

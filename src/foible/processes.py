@@ -21,7 +21,7 @@ GPU = Path("/dev/nvidia0")  # where there is one, it does the work
 
 
 class _Program:
-    """ours: this process is the `foible` program. copied: its workers are copies of one that has loaded everything."""
+    """ours: this process is the `foible` program, or a worker. copied: its workers are copies of one that has loaded everything."""
 
     ours = copied = False
 
@@ -88,8 +88,30 @@ def main_hidden() -> Iterator[None]:
 
 
 def is_ours() -> None:
-    """This process is the `foible` program, and nobody else's."""
+    """This process is the `foible` program, or a worker of a run, and nobody else's."""
     _Program.ours = True
+
+
+def without_pandas() -> None:
+    """In our program and its workers pyarrow does without pandas, which it otherwise loads (half a second) as soon as it
+    is handed values: they might be a data frame's. Its own `to_pandas` and `from_pandas` load it all the same."""
+    if _Program.ours and "pandas" not in sys.modules:
+        import pyarrow as pa
+
+        sys.meta_path.insert(0, _Absent)
+        try:
+            pa.array([0])  # it looks once
+        finally:
+            sys.meta_path.remove(_Absent)
+
+
+class _Absent:
+    """A finder of modules, before all others, to whom pandas is not installed."""
+
+    @staticmethod
+    def find_spec(name: str, _path: Any = None, _target: Any = None) -> None:
+        if name == "pandas":
+            raise ModuleNotFoundError(name)
 
 
 def begin_workers(modules: Sequence[str], *, workers: int | None, device: str) -> None:

@@ -22,7 +22,7 @@ from foible.data import Dataset, Photographs, open_data
 from foible.errors import Interrupted, UserError
 from foible.findings import Findings
 from foible.permission import Permission
-from foible.processes import cores, one_thread
+from foible.processes import cores, one_thread, without_pandas
 from foible.progress import progress
 from foible.runs.folder import RunFolder
 from foible.runs.kept_seeds import Kept, key_of
@@ -61,6 +61,7 @@ def run(
     """
     if workers is not None and workers < 1:
         raise UserError(f"workers is {workers}: expected at least 1")
+    without_pandas()
     spec, recipe = find_recipe(recipe)
     config, objects = load(recipe.read)(recipe, options)
     named = {name: getattr(config, name) for name in recipe.parts}

@@ -27,7 +27,7 @@ import torch
 from foible.disk import write_atomically
 from foible.errors import FoibleError, UserError
 from foible.memory import keep
-from foible.processes import main_hidden, safe_path, stops_held, worker_context
+from foible.processes import is_ours, main_hidden, safe_path, stops_held, without_pandas, worker_context
 from foible.runs.folder import RunFolder
 from foible.runs.spans import Plan, Span
 
@@ -147,7 +147,9 @@ def _worker(path: Path, calls: Any, tasks: Any, news: Any) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides
     threading.Thread(target=_die_with_parent, daemon=True).start()
     torch.set_num_threads(1)
+    is_ours()
     keep()
+    without_pandas()
     folder = RunFolder(path)
     try:
         work: Work = pickle.loads(calls.get())(path)
