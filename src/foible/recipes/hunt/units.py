@@ -28,7 +28,7 @@ from foible.search import Trials
 from foible.search.climb.dense import is_cheap
 from foible.search.shrink import Shrunk, shrink
 
-BATCH = 2000  # lanes of a first unit of small networks on a CPU,
+SOME = 4000  # lanes of a first unit of small networks on a CPU, two batches,
 QUICK = {("affine", search) for search in ("hill-climb", "gradient")}  # by these, which take milliseconds a lane
 AT_ONCE = 1024 * 3 * 32 * 32  # values of the images of a first unit on a GPU
 
@@ -68,11 +68,12 @@ class Searching:
 
     @property
     def first(self) -> int:
-        """Fewer, the larger the images. Small networks take seconds for as many as fill a batch (if the search is
-        quick, too), or on a GPU for as many as there may be, and nearly as long for a few."""
+        """Fewer, the larger the images. Small networks take seconds for as many as fill two batches (if the search is
+        quick, too; the last lanes of every unit leave a batch half empty), or on a GPU for as many as there may be, and
+        nearly as long for a few."""
         cheap, named = is_cheap(self.task.basket, list(self.task.basket.names)), self.task.named
         if self.task.basket.device.type == "cpu":
-            many = BATCH if cheap and (named.get("space"), named.get("search")) in QUICK else FIRST
+            many = SOME if cheap and (named.get("space"), named.get("search")) in QUICK else FIRST
             return max(self.least, min(many, many * 3072 // self.values) if self.least == LEAST else 0)
         if cheap:
             return self.most
