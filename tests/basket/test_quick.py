@@ -65,13 +65,13 @@ def test_weights_are_rounded_once_and_statistics_are_not() -> None:
     basket, images = _basket(A=_network()), torch.rand(20, 3, 8, 8)
     for _ in range(3):
         basket.judge(images, precision="bf16")
-    quick = basket._answering.quick["A"]
+    quick = basket._answering.copies["A", "bf16"]
     assert quick is not None
     kinds = {type(part): part.weight.dtype for part in quick.modules() if hasattr(part, "weight")}
     assert kinds == {nn.Conv2d: torch.bfloat16, nn.Linear: torch.bfloat16, nn.BatchNorm2d: torch.float32}
     basket.judge(images, precision="bf16")
-    assert basket._answering.quick["A"] is quick
-    assert basket.only(["A"])._answering.quick["A"] is quick, "units of a run share it"
+    assert basket._answering.copies["A", "bf16"] is quick
+    assert basket.only(["A"])._answering.copies["A", "bf16"] is quick, "units of a run share it"
 
 
 @torch.no_grad()
@@ -81,7 +81,7 @@ def test_what_cannot_be_copied_is_asked_itself(kind: type[nn.Module]) -> None:
     images = torch.rand(20, 3, 8, 8)
     exact = basket.judge(images)
     assert torch.allclose(basket.judge(images, precision="bf16"), exact, atol=0.05)
-    assert basket._answering.quick == {"A": None}
+    assert basket._answering.copies == {("A", "bf16"): None}
 
 
 @torch.no_grad()
@@ -107,5 +107,5 @@ def test_slopes_go_through_a_copy() -> None:
         basket.judge(shown, precision=precision)[0, :, 0].sum().backward()  # type: ignore[arg-type]
         assert shown.grad is not None
         slopes.append(shown.grad)
-    assert basket._answering.quick["A"] is not None
+    assert basket._answering.copies["A", "bf16"] is not None
     assert float((slopes[0] - slopes[1]).norm() / slopes[0].norm()) < 0.2

@@ -1,7 +1,8 @@
 """What one network of a basket answers to prepared images, and whether that is logits.
 
 A network is met when it is first asked (`networks/habits.py`), and then asked as its habits allow: as a recorded graph,
-by a copy in bfloat16, or itself; on a CPU with a pixel's channels side by side, and a cache full of images at a time.
+by a copy made for searching, or itself; on a CPU with a pixel's channels side by side, and a cache full of images at a
+time.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.conv import _ConvNd
 
+from foible.basket.folded import folded
 from foible.basket.graphs import Graphs
 from foible.basket.padding import CACHED
 from foible.basket.quick import Quick
@@ -21,7 +23,10 @@ from foible.images import pixels_together
 from foible.networks.habits import ONE_AT_A_TIME, Habits, Network, ask, ask_again, meet, takes_together, version
 from foible.networks.one_logit import two_classes
 
-Precision = Literal["float32", "bf16"]
+# What is judged is judged in float32. Searches may ask copies of networks: on a GPU "folded" ones, whose float32 has
+# other last bits, or, by the user's choice, some in bfloat16.
+Precision = Literal["float32", "folded", "bf16"]
+ALIKE = 1e-4  # of the largest logit: by how much a folded copy may differ
 
 
 class Answering:
@@ -31,14 +36,16 @@ class Answering:
         self.device = device
         self.graphs = Graphs()
         self.habits: dict[str, Habits] = {}  # of the networks that have been asked
-        self.quick: dict[str, Quick | None] = {}  # those asked in bfloat16; None: cannot be copied so
+        self.copies: dict[tuple[str, Precision], nn.Module | None] = {}  # for searching; None: cannot be copied so
         self.heavy: dict[str, bool] = {}  # whether it has convolutions, or many layers
 
     def __call__(self, name: str, network: Network, prepared: Tensor, known: int, precision: Precision) -> Tensor:
         """Logits (n, known) of images that are preprocessed already; `known` is how many classes its list has."""
         rows = len(prepared)
-        quick = self._in_bf16(name, network, prepared) if precision == "bf16" and name in self.habits else None
-        if precision == "float32" or quick is not None:
+        quick = None
+        if precision == "bf16" or (precision == "folded" and prepared.is_cuda and not torch.is_grad_enabled()):
+            quick = self._copy(name, network, prepared, precision)
+        if precision != "bf16" or quick is not None:
             logits = self._asked(name, quick or network, prepared)
         else:
             with torch.autocast(self.device.type, torch.bfloat16):
@@ -74,19 +81,24 @@ class Answering:
             self.heavy[name] = convolves or self.graphs.is_deep(network)
         return prepared.tensor_split(many) if self.heavy[name] else (prepared,)
 
-    def _in_bf16(self, name: str, network: Network, prepared: Tensor) -> Quick | None:
-        """The copy of a network that is asked in bfloat16; None where it holds something between two calls, or cannot
-        be copied or asked so."""
-        if name not in self.quick:
-            quick = None
+    def _copy(self, name: str, network: Network, prepared: Tensor, precision: Precision) -> nn.Module | None:
+        """The copy of a network that searches ask; None where it holds something between two calls, or cannot be copied
+        or asked so, or has not been met."""
+        if name not in self.habits:
+            return None
+        key = name, precision
+        if key not in self.copies:
+            made = None
             if isinstance(network, nn.Module) and not self.habits[name].keeps:
                 try:
-                    quick = Quick(network)
-                    quick(prepared)
+                    made = Quick(network) if precision == "bf16" else _alike(folded(network), network, prepared)
+                    if made is not None:
+                        made(prepared)
+                        self.graphs.deep[id(made)] = self.graphs.is_deep(network)
                 except Exception:  # whatever it was, it says it better when it is asked itself
-                    quick = None
-            self.quick[name] = quick
-        return self.quick[name]
+                    made = None
+            self.copies[key] = made
+        return self.copies[key]
 
     def _asked(self, name: str, network: Network, prepared: Tensor) -> Any:
         """What the network itself says, and nothing that it does to the images or to its answer later is seen."""
@@ -120,3 +132,12 @@ class Answering:
                 "what the others say would be wrong; let its forward begin with images = images.clone()"
             )
         return logits
+
+
+def _alike(made: nn.Module | None, network: nn.Module, prepared: Tensor) -> nn.Module | None:
+    """The copy, if it says the same of these images."""
+    if made is None:
+        return None
+    ours, theirs = made(prepared), network(prepared)
+    least = ALIKE * theirs.abs().amax().clamp_min(1)
+    return made if ours.shape == theirs.shape and bool(((ours - theirs).abs() <= least).all()) else None

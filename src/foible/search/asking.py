@@ -21,6 +21,7 @@ class Asker:
 
     def __init__(self, objective: Objective, basket: Basket, suspect: str, precision: Precision = "float32") -> None:
         self.objective, self.basket, self.precision = objective, basket, precision
+        self.searching: Precision = "folded" if precision == "float32" else precision  # until something is found
         self.peers = basket.peers(suspect)
         self.everyone = [suspect, *self.peers]
         self.all = asks_all(objective)
@@ -32,7 +33,7 @@ class Asker:
 
     def ask(self, images: Tensor, aim: Tensor, precision: Precision | None = None) -> tuple[Tensor, Tensor]:
         """What the `first` say, and the score (n,); each row costs `len(first)`."""
-        said = self.basket.judge(images, self.first, precision or self.precision)
+        said = self.basket.judge(images, self.first, precision or self.searching)
         return said, self.score(said, aim)
 
     def allowed(self, images: Tensor, aim: Tensor, said: Tensor, rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -59,7 +60,7 @@ class Asker:
     def _hold(self, peers: list[str], images: Tensor, aim: Tensor, said: Tensor) -> tuple[Tensor, Tensor]:
         """What was `said` with the answers of these peers below it, of the images that all of them allow; and which
         images those are."""
-        answers = self.basket.judge(images, peers, self.precision)
+        answers = self.basket.judge(images, peers, self.searching)
         kept = self.objective.allows(answers, aim).nonzero()[:, 0]
         return torch.cat([said, answers])[:, kept], kept
 
@@ -69,17 +70,17 @@ class Asker:
         said = self.basket.judge(settle(images), self.everyone)
         return self.objective.found(said, aim), said
 
-    def still_found(self, images: Tensor, aim: Tensor) -> tuple[Tensor, Tensor]:
+    def still_found(self, images: Tensor, aim: Tensor, precision: Precision = "float32") -> tuple[Tensor, Tensor]:
         """The same where most rows will fail: the peers are asked only where the suspect alone would be found. (n,)
         bool, and what each row cost."""
         found, costs = torch.zeros_like(aim, dtype=torch.bool), torch.ones_like(aim)
         if not len(aim):
             return found, costs
         images = settle(images)
-        said = self.basket.judge(images, self.everyone[:1])
+        said = self.basket.judge(images, self.everyone[:1], precision)
         rows = self.objective.found(said, aim).nonzero()[:, 0]
         if rows.numel():
-            said = torch.cat([said[:, rows], self.basket.judge(images[rows], self.peers)])
+            said = torch.cat([said[:, rows], self.basket.judge(images[rows], self.peers, precision)])
             costs[rows] += len(self.peers)
             found[rows] = self.objective.found(said, aim[rows])
         return found, costs

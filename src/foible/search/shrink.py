@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from foible.basket import Basket
+from foible.basket import Basket, Precision
 from foible.images import LEAST_ROWS, settle, to_floats
 from foible.objectives import Objective
 from foible.search.asking import Asker
@@ -92,9 +92,9 @@ def _shrink(
     count, forwards = len(given), torch.zeros_like(aims)
     looks = _looks(space, given) if tick is not None else iter(())
 
-    def holds(images: Tensor, rows: Tensor) -> Tensor:
+    def holds(images: Tensor, rows: Tensor, precision: Precision = "folded") -> Tensor:
         """(m,) bool of images (m, …), which belong to these rows (m,)."""
-        found, costs = asker.still_found(images, aims[rows])
+        found, costs = asker.still_found(images, aims[rows], precision)
         forwards[rows] += costs
         if tick is not None:
             tick(count * next(looks, 0.0))
@@ -113,7 +113,7 @@ def _shrink(
         draws[rest], lengths[rest] = only(draws[rest], kept[rest])
     points = walk(space, seeds, draws, lengths)
     rendered = space.render(points)
-    fails = ~holds(rendered, torch.arange(count, device=seeds.device))
+    fails = ~holds(rendered, torch.arange(count, device=seeds.device), "float32")
     if fails.any():  # rounding in another batch, or a path that did not hold to begin with
         draws[fails], lengths[fails] = before[0][fails], before[1][fails]
         points = walk(space, seeds, draws, lengths)
