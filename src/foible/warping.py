@@ -24,14 +24,14 @@ def check_border(border: str) -> None:
 
 
 @lru_cache(maxsize=64)
-def _pixel_grid(height: int, width: int, device: torch.device) -> Tensor:
+def _pixel_grid(height: int, width: int, device: torch.device, dtype: torch.dtype) -> Tensor:
     """(3, height * width): x, y and 1 of every pixel centre, in pixels from the middle of the image."""
     y, x = torch.meshgrid(
         torch.arange(height, device=device) - (height - 1) / 2,
         torch.arange(width, device=device) - (width - 1) / 2,
         indexing="ij",
     )
-    return torch.stack([x.flatten(), y.flatten(), torch.ones(height * width, device=device)])
+    return torch.stack([x.flatten(), y.flatten(), torch.ones(height * width, device=device)]).to(dtype)
 
 
 @lru_cache(maxsize=64)
@@ -49,7 +49,7 @@ def warp(images: Tensor, matrix: Tensor, border: str = "black") -> Tensor:
     if border == "black" and fits(images, matrix):
         return fused_warp(images, matrix)
     n, _, height, width = images.shape
-    pixels = _pixel_grid(height, width, images.device)
+    pixels = _pixel_grid(height, width, images.device, matrix.dtype)
     theta = (matrix * _scale(height, width, matrix.device, matrix.dtype)).reshape(2 * n, 3)
     if n < LEAST_ROWS:
         theta = torch.cat([theta, theta.new_zeros(2 * (LEAST_ROWS - n), 3)])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +15,7 @@ from foible.basket import Basket
 from foible.data import read
 from foible.errors import UserError
 from foible.findings import OUTCOMES, Findings
-from foible.images import MOST_JUDGED, decode_png, encode_png, to_bytes, to_floats
+from foible.images import MOST_JUDGED, decode_png, encode_png, to_floats
 from foible.objectives import probabilities
 from foible.permission import Permission
 from foible.processes import one_thread
@@ -23,7 +24,7 @@ from foible.runs.recipe import load
 from foible.runs.reopen import open_again
 from foible.runs.task import Task
 from foible.search.nearest import length, reached
-from foible.search.walking import retrace
+from foible.search.walking import recorded, takes_doubles
 from foible.text import shown
 
 
@@ -56,18 +57,29 @@ def replay_row(
     """
     if origin is None:
         origin = decode_png(row["origin"], repr(row["id"]), MOST_JUDGED)
-    seed = to_floats(origin)[None].to(basket.device)
+    seed, on_a_cpu = to_floats(origin)[None], made_on_a_cpu(row)
+    if not (on_a_cpu and takes_doubles(space)):  # what was made there is made there again
+        seed = seed.to(basket.device)
     draws = [torch.tensor(move["draws"], dtype=torch.float32) for move in row["path"] or ()]
     with torch.no_grad(), one_thread():
         try:
-            points = retrace(space, seed, [torch.stack(draws) if draws else torch.empty(0, 0)])
-            image = to_bytes(space.render(points)[:1])
+            path = torch.stack(draws) if draws else torch.empty(0, 0)
+            _, made = recorded(space, seed, [path], precise=not on_a_cpu)
+            image = made.to(basket.device)
         except (RuntimeError, ValueError, IndexError) as error:
             raise odd(row, f"its path does not fit the space: {error}") from error
         logits = basket.judge(to_floats(image), row["networks"])
         aim = torch.tensor([_label(row) if row["target"] is None else row["target"]], device=basket.device)
         found = bool(objective.found(logits, aim)[0])
     return replayed(row, image[0].cpu(), logits, found)
+
+
+def made_on_a_cpu(row: dict[str, Any]) -> bool:
+    """Where a row says that it was made; one that does not say was made on a CPU."""
+    try:
+        return bool(json.loads(row["versions"]).get("device", "cpu") == "cpu")
+    except (AttributeError, TypeError, ValueError):
+        return True
 
 
 def replayed(row: dict[str, Any], image: Tensor, logits: Tensor, found: bool) -> Replayed:

@@ -32,10 +32,10 @@ class AffinePoints(NamedTuple):
 
 
 @lru_cache(maxsize=64)
-def _bounds(space: Affine, device: torch.device) -> tuple[Tensor, Tensor]:
+def _bounds(space: Affine, device: torch.device, dtype: torch.dtype = torch.float32) -> tuple[Tensor, Tensor]:
     """The least value of each part of a move, and how far it reaches from there: (6, 1) each."""
     parts = [math.radians(space.degrees), *[space.percent / 100] * 2, space.shear / 100, *[space.pixels] * 2]
-    most = torch.stack([torch.full((1,), part, device=device) for part in parts])  # no copy from the CPU
+    most = torch.stack([torch.full((1,), part, device=device, dtype=dtype) for part in parts])  # no copy from the CPU
     return -most, 2 * most
 
 
@@ -67,6 +67,7 @@ class Affine:
     most_pixels: float | None = None
 
     draws: ClassVar[int] = 6
+    doubles: ClassVar[bool] = True
     kinds: ClassVar[tuple[str, ...]] = ("rotation", "stretch", "stretch", "shear", "shift", "shift")
 
     def __post_init__(self) -> None:
@@ -105,7 +106,7 @@ class Affine:
         return not self.degrees or bool(self.percent) == bool(self.shear)
 
     def start(self, seeds: Tensor) -> AffinePoints:
-        stay = torch.eye(2, 3, device=seeds.device)[:, :, None].repeat(1, 1, len(seeds))
+        stay = torch.eye(2, 3, device=seeds.device, dtype=seeds.dtype)[:, :, None].repeat(1, 1, len(seeds))
         return AffinePoints(seeds, stay.permute(2, 0, 1))  # lanes last in memory: arithmetic runs along them
 
     def move(self, points: AffinePoints, uniforms: Tensor) -> AffinePoints:
@@ -143,7 +144,7 @@ class Affine:
 
         Forward it is shift ∘ rotate ∘ shear ∘ stretch; this is the inverse, written out.
         """
-        low, reach = _bounds(self, uniforms.device)
+        low, reach = _bounds(self, uniforms.device, uniforms.dtype)
         signed = torch.addcmul(low, uniforms.t().contiguous(), reach)
         angle, _, _, shear, shift_x, shift_y = signed
         cos, sin = angle.cos(), angle.sin()

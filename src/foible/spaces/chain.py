@@ -86,6 +86,10 @@ class Chain:
     def closed(self) -> bool:
         return all(getattr(space, "closed", True) for space in self.spaces)
 
+    @property
+    def doubles(self) -> bool:
+        return all(getattr(space, "doubles", False) for space in self.spaces)
+
     def start(self, seeds: Tensor) -> Any:
         return _together([space.start(seeds) for space in self.spaces])
 

@@ -53,6 +53,7 @@ class Crop:
     reach: float = 6.0
 
     draws: ClassVar[int] = 4
+    doubles: ClassVar[bool] = True
     kinds: ClassVar[tuple[str, ...]] = ("crop", "aspect", "crop", "crop")
     border: ClassVar[None] = None  # nothing from outside is ever seen: in a chain, any neighbour's border will do
 
@@ -67,7 +68,7 @@ class Crop:
         return within(self.reach, self.percent, most), within(self.reach, self.aspect, most), shift, shift
 
     def start(self, seeds: Tensor) -> CropPoints:
-        return CropPoints(seeds, torch.zeros(len(seeds), self.draws, device=seeds.device))
+        return CropPoints(seeds, torch.zeros(len(seeds), self.draws, device=seeds.device, dtype=seeds.dtype))
 
     def move(self, points: CropPoints, uniforms: Tensor) -> CropPoints:
         device = uniforms.device

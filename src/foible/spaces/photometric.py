@@ -38,14 +38,14 @@ def _most(space: Photometric, device: torch.device) -> Tensor:
 
 
 @lru_cache(maxsize=64)
-def _constants(device: torch.device) -> tuple[Tensor, ...]:
+def _constants(device: torch.device, dtype: torch.dtype) -> tuple[Tensor, ...]:
     """Weights of brightness (3,); as (3, 3) each, the projection on the axis of greys and a quarter turn around it; and
     how warmth and tint are shared out over red, green and blue (2, 3)."""
     luma = torch.tensor(LUMA, device=device)
     axis = torch.full((3, 3), 1 / 3, device=device)
     turn = torch.tensor([[0.0, -1, 1], [1, 0, -1], [-1, 1, 0]], device=device) / math.sqrt(3)
     casts = torch.tensor([[1.0, 0, -1], [-0.5, 1, -0.5]], device=device)
-    return luma, axis, turn, casts
+    return luma.to(dtype), axis.to(dtype), turn.to(dtype), casts.to(dtype)
 
 
 @dataclass(frozen=True)
@@ -70,6 +70,7 @@ class Photometric:
     reach: float = 6.0
 
     draws: ClassVar[int] = 7
+    doubles: ClassVar[bool] = True
     kinds: ClassVar[tuple[str, ...]] = ("brightness", "contrast", "saturation", "hue", "gamma", "cast", "cast")
 
     def __post_init__(self) -> None:
@@ -83,7 +84,7 @@ class Photometric:
         return light, self.reach, self.reach, within(self.reach, self.hue, 180), *(self.reach,) * 3
 
     def start(self, seeds: Tensor) -> PhotometricPoints:
-        return PhotometricPoints(seeds, torch.zeros(len(seeds), self.draws, device=seeds.device))
+        return PhotometricPoints(seeds, torch.zeros(len(seeds), self.draws, device=seeds.device, dtype=seeds.dtype))
 
     def move(self, points: PhotometricPoints, uniforms: Tensor) -> PhotometricPoints:
         return PhotometricPoints(
@@ -101,8 +102,8 @@ class Photometric:
             changed = flat * contrast + ((1 - contrast) * mean + light[:, :1, None])
         else:
             # Everything after gamma is linear in the colour: one matrix and one offset an image.
-            luma, axis, turn, casts = _constants(image.device)
-            one = torch.eye(3, device=image.device)
+            luma, axis, turn, casts = _constants(image.device, image.dtype)
+            one = torch.eye(3, device=image.device, dtype=image.dtype)
             mean = (flat.mean(2) * luma).sum(1)[:, None, None]
             offset = (1 - contrast) * mean + light[:, :1, None]
             saturation, hue = light[:, 2].exp()[:, None, None], light[:, 3, None, None]

@@ -42,7 +42,7 @@ from foible.progress import Stages
 from foible.realism import Realism
 from foible.search.shrink import Shrunk, shrink
 from foible.search.task import EXHAUSTED, FOUND, Accepted, Found, Trials
-from foible.search.walking import Paths, retrace
+from foible.search.walking import Paths, recorded, retrace
 
 
 def film(space: Any, seeds: Tensor, paths: Paths) -> list[bytes]:
@@ -88,8 +88,7 @@ def make_rows(
     moves = torch.bincount(accepted.row, minlength=count)
     paths = Paths(accepted.draws, moves)
     seeds = to_floats(trials.seeds.to(basket.device))
-    points = retrace(space, seeds, paths)
-    pixels = to_bytes(space.render(points)[:count])
+    points, pixels = recorded(space, seeds, paths, precise=seeds.is_cuda)
     before, after = basket.judge(seeds, everyone), basket.judge(to_floats(pixels), everyone)
     firm = noise(basket, to_floats(pixels), everyone) if pixels.is_cuda else 0.0
     slack = slack_of(objective, after, aims.to(after.device))
