@@ -21,7 +21,8 @@ GPU = Path("/dev/nvidia0")  # where there is one, it does the work
 
 
 class _Program:
-    """ours: this process is the `foible` program, or a worker. copied: its workers are copies of one that has loaded everything."""
+    """ours: this process is the `foible` program, or a worker. copied: its workers are copies of one that has loaded
+    everything."""
 
     ours = copied = False
 
@@ -93,8 +94,8 @@ def is_ours() -> None:
 
 
 def without_pandas() -> None:
-    """In our program and its workers pyarrow does without pandas, which it otherwise loads (half a second) as soon as it
-    is handed values: they might be a data frame's. Its own `to_pandas` and `from_pandas` load it all the same."""
+    """In our program and its workers pyarrow does without pandas, which it otherwise loads (half a second) as soon as
+    it is handed values: they might be a data frame's. Its own `to_pandas` and `from_pandas` load it all the same."""
     if _Program.ours and "pandas" not in sys.modules:
         import pyarrow as pa
 
