@@ -406,7 +406,7 @@ def test_a_gan_pulls_samples_towards_images() -> None:
     learning: Any = begin("dcgan?width=2", (1, 16, 16), 0, 2e-3, torch.device("cpu"))
     noise = torch.randn(16, 100, generator=torch.Generator().manual_seed(0))
     before = float(learning.model.decode(noise).detach().mean())
-    for number in range(60):
+    for number in range(120):
         losses = learning.step(images, lambda _: noise, Turn(number, torch.arange(16)[None], 2e-3), 0.0)
     assert losses.shape == (2,)
     assert float(learning.model.decode(noise).detach().mean()) > before + 0.1

@@ -29,7 +29,7 @@ from foible.networks.repeated import Repeated, set_rate
 
 SIDE = 64  # pixels, of what is drawn before it is brought to the images' size
 KEPT = 4  # the last fifth of all steps so far counts for most of the mean that is kept
-STEEP, EVERY = 1.0, 16  # what the slopes cost, and after how many steps they are looked at, at so many times the cost
+STEEP, EVERY = 3.0, 16  # what the slopes cost, and after how many steps they are looked at, at so many times the cost
 
 
 class Dcgan(Drawer):
