@@ -2,7 +2,7 @@
 AutoAttack; whole commands.
 
     python -m benchmarks.deep --networks FOLDER --robust FOLDER --json FILE [--picture FILE.png]
-        [--only curves,faces,robust,distort,hunt,memory] [--images 256] [--quick]
+        [--only curves,faces,robust,distort,hunt,memory] [--images 256] [--efforts 30,60,150] [--quick]
 
 FOLDER: what `python -m benchmarks.deep_networks FOLDER` trains. Everything in float32: TF32 is off for all. A method's
 time is that of one call for all images, after a short call that chose the kernels. A point is a method at one effort:
@@ -18,7 +18,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -81,9 +81,16 @@ def judged(model: Model, changed: Tensor, labels: Tensor, targets: Tensor | None
 
 
 def curve(
-    model: Model, name: str, images: Tensor, labels: Tensor, norm: str, targeted: bool, quick: bool
+    model: Model,
+    name: str,
+    images: Tensor,
+    labels: Tensor,
+    norm: str,
+    targeted: bool,
+    efforts: Sequence[int],
+    quick: bool,
 ) -> list[Point]:
-    """Points of ours and of every peer."""
+    """Points of ours and of every peer; quick: few of theirs."""
     with torch.no_grad():
         classes = model(images[:1]).shape[1]
     targets = (labels + 1) % classes if targeted else None
@@ -92,9 +99,7 @@ def curve(
     def ours(effort: int) -> Tensor:
         return closest(model, images, labels, targets=targets, norm=norm, effort=effort).images
 
-    methods: dict[str, Callable[[], Tensor]] = {f"closest, {effort}": partial(ours, effort) for effort in EFFORTS}
-    if quick:
-        methods = {key: methods[key] for key in ("closest, 30", "closest, 150", "closest, 1000")}
+    methods: dict[str, Callable[[], Tensor]] = {f"closest, {effort}": partial(ours, effort) for effort in efforts}
     for peer, attack in peers_of(norm, targeted, quick, classes).items():
         methods[peer] = partial(attack, model, images, labels, targets)
     ours(15)
@@ -280,8 +285,10 @@ def main() -> None:
     parser.add_argument("--kinds", default="l2 any,l2 target,linf any,linf target")
     parser.add_argument("--names", default="resnet-20,resnet-56")
     parser.add_argument("--images", type=int, default=256)
-    parser.add_argument("--quick", action="store_true", help="few points")
+    parser.add_argument("--efforts", default=",".join(map(str, EFFORTS)), help="of ours")
+    parser.add_argument("--quick", action="store_true", help="few points of the peers")
     options = parser.parse_args()
+    efforts = [int(effort) for effort in options.efforts.split(",")]
     wanted, rows, points = set(options.only.split(",")), list[Row](), list[Point]()
     real_float32()
     if "curves" in wanted:
@@ -290,11 +297,13 @@ def main() -> None:
             images, labels = right_ones(basket, name, "cifar10", options.images)
             for kind in options.kinds.split(","):
                 norm, what = kind.split()
-                points += curve(model_of(basket, name), name, images, labels, norm, what == "target", options.quick)
+                points += curve(
+                    model_of(basket, name), name, images, labels, norm, what == "target", efforts, options.quick
+                )
     if "faces" in wanted:
         model, images, labels = faces(options.images)
         for kind in ("l2 any", "linf any"):
-            points += curve(model, "ResNet-18, 64×64", images, labels, kind.split()[0], False, options.quick)
+            points += curve(model, "ResNet-18, 64×64", images, labels, kind.split()[0], False, efforts, options.quick)
     rows += beside(points)
     if options.picture and points:
         picture(points, options.picture)

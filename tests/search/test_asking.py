@@ -100,7 +100,7 @@ def test_what_is_found_is_found_in_float32_on_rounded_images() -> None:
     suspect = Dissent().found(exact[:1], aim)
     assert torch.equal(costs, 1 + 2 * suspect)
     assert 0 < int(found.sum()) < int(suspect.sum()) < 200
-    assert {precision for _, _, precision in basket.log} == {"float32"}
+    assert {precision for _, _, precision in basket.log} <= {"float32", "folded"}  # never in bfloat16
     asker.ask(images, aim)
     assert basket.log[-1][2] == "bf16"
     nothing, free = asker.still_found(images[:0], aim[:0])

@@ -21,7 +21,7 @@ class Asker:
 
     def __init__(self, objective: Objective, basket: Basket, suspect: str, precision: Precision = "float32") -> None:
         self.objective, self.basket, self.precision = objective, basket, precision
-        self.searching: Precision = "folded" if precision == "float32" else precision  # until something is found
+        self.searching: Precision = "folded" if precision == "float32" else precision
         self.peers = basket.peers(suspect)
         self.everyone = [suspect, *self.peers]
         self.all = asks_all(objective)
@@ -66,8 +66,8 @@ class Asker:
 
     def settled(self, images: Tensor, aim: Tensor) -> tuple[Tensor, Tensor]:
         """Found means found on what a PNG will hold, in float32: (n,) bool, and what everybody said of it; each row
-        costs `len(everyone)`."""
-        said = self.basket.judge(settle(images), self.everyone)
+        costs `len(everyone)`. Whoever writes it down judges it once more."""
+        said = self.basket.judge(settle(images), self.everyone, "folded")
         return self.objective.found(said, aim), said
 
     def still_found(self, images: Tensor, aim: Tensor, precision: Precision = "float32") -> tuple[Tensor, Tensor]:
