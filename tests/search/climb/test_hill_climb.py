@@ -6,6 +6,7 @@ from functools import partial
 
 import pytest
 import torch
+from one_line import Line, line_basket, line_trials
 
 from foible.basket import Basket, Budget
 from foible.errors import UserError
@@ -123,6 +124,21 @@ def test_a_budget_stops_a_lane() -> None:
     assert int(capped.forwards.max()) <= 30 + 5
     early = free.forwards <= 30
     assert torch.equal(capped.outcome[early], free.outcome[early])
+
+
+@pytest.mark.parametrize("most", [None, 40, 80])
+def test_a_find_that_waits_and_is_undone_by_rounding_goes_on(monkeypatch: pytest.MonkeyPatch, most: int | None) -> None:
+    basket, budget = line_basket(2.02, 9.0), Budget(forwards=most)  # a boundary between two steps of 8 bits
+    results = []
+    for ahead in (4, 1):  # who looks ahead judges a find as soon as it is there
+        monkeypatch.setattr(climbing, "steps_ahead", lambda *_, ahead=ahead: ahead)
+        results.append(hill_climb(Line(), Dissent(), basket, line_trials(200), suspect="A", budget=budget))
+    at_once, waited = results
+    for name in ("outcome", "candidates", "forwards"):
+        assert torch.equal(getattr(waited, name), getattr(at_once, name)), name
+    assert torch.equal(waited.accepted.step, at_once.accepted.step)
+    hits = int((waited.accepted.trace[:, 0] < 0.5).sum())
+    assert hits > int((waited.outcome == FOUND).sum()) > 0, "some are undone"
 
 
 def test_every_accepted_move_lowers_the_suspect() -> None:

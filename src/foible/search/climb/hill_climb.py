@@ -77,9 +77,10 @@ def hill_climb(
                     lanes.accept(rows, candidate, score, drawn, trace_of(said, aim))  # X ← X′
                     hit = rows[objective.found(said, aim)]  # A(X′) ≠ C
                     if len(hit):
-                        lanes.finish(hit, images.index_select(0, hit))
+                        lanes.wait(hit, images.index_select(0, hit))
             lanes.give_up(score.isnan(), patience, budget)
             if not lanes.alive.any():
                 break
+        lanes.end_round(patience, budget)
         lanes.refill()
     return lanes.close()

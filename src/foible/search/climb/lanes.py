@@ -47,6 +47,7 @@ class Lanes:
         self.next = 0  # the next trial that nobody works on
         self.told = 0  # trials that `tick` has heard of
         self.events: list[tuple[Tensor, ...]] = []
+        self.waiting: list[tuple[Tensor, Tensor]] = []  # rows with a find, and its images, until their round ends
         self.book = {name: torch.zeros(count, dtype=torch.int64, device=device) for name in BOOKED}
         for name, values in self._fresh(self.width).items():
             setattr(self, name, values)
@@ -82,7 +83,7 @@ class Lanes:
         """The suspect was shown one more candidate of each lane."""
         self.candidates += self.alive
         self.forwards += self.alive
-        self.stale += 1
+        self.stale += self.alive
 
     def better(self, score: Tensor) -> Tensor:
         """The rows in which a candidate with this score is better than where the lane is."""
@@ -98,6 +99,21 @@ class Lanes:
         self.best[rows] = score[places]
         self.stale[rows] = 0
         self.events.append((self.trial[rows], self.candidates[rows] - 1, drawn.index_select(0, places), trace))
+
+    def wait(self, rows: Tensor, images: Tensor) -> None:
+        """These rows came to something, at these images: they stay there until the round ends, and are judged then
+        together with the other rows of the round."""
+        self.waiting.append((rows, images))
+        self.alive[rows] = False
+
+    def end_round(self, patience: int, budget: Budget) -> None:
+        """Judge the rows that wait; those that are not found go on."""
+        if self.waiting:
+            rows, images = (torch.cat(parts) for parts in zip(*self.waiting, strict=True))
+            self.waiting.clear()
+            self.alive[rows] = True
+            self.finish(rows, images)
+            self.give_up(torch.zeros_like(self.alive), patience, budget)
 
     def finish(self, rows: Tensor, images: Tensor) -> None:
         """End those of these rows, at these images, that are found on what a PNG will hold too."""
