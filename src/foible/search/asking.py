@@ -42,7 +42,7 @@ class Asker:
         said: what the `first` said of all images. The first peer is asked alone: what it refuses need not be shown to
         anybody else.
         """
-        said, aim = said[:, rows], aim[rows]
+        said, aim = said.index_select(1, rows), aim.index_select(0, rows)
         if self.all:
             kept = self.objective.allows(said[1:], aim).nonzero()[:, 0]
             return rows[kept], said[:, kept], torch.zeros_like(rows)
@@ -53,16 +53,16 @@ class Asker:
         said, kept = self._hold(first, shown, aim, said)
         if rest and len(kept):
             costs[kept] += len(rest)
-            said, still = self._hold(rest, shown.index_select(0, kept), aim[kept], said)
-            kept = kept[still]
-        return rows[kept], said, costs
+            said, still = self._hold(rest, shown.index_select(0, kept), aim.index_select(0, kept), said)
+            kept = kept.index_select(0, still)
+        return rows.index_select(0, kept), said, costs
 
     def _hold(self, peers: list[str], images: Tensor, aim: Tensor, said: Tensor) -> tuple[Tensor, Tensor]:
         """What was `said` with the answers of these peers below it, of the images that all of them allow; and which
         images those are."""
         answers = self.basket.judge(images, peers, self.searching)
         kept = self.objective.allows(answers, aim).nonzero()[:, 0]
-        return torch.cat([said, answers])[:, kept], kept
+        return torch.cat([said, answers]).index_select(1, kept), kept
 
     def settled(self, images: Tensor, aim: Tensor) -> tuple[Tensor, Tensor]:
         """Found means found on what a PNG will hold, in float32: (n,) bool, and what everybody said of it; each row
@@ -80,7 +80,8 @@ class Asker:
         said = self.basket.judge(images, self.everyone[:1], precision)
         rows = self.objective.found(said, aim).nonzero()[:, 0]
         if rows.numel():
-            said = torch.cat([said[:, rows], self.basket.judge(images[rows], self.peers, precision)])
+            shown = images.index_select(0, rows)
+            said = torch.cat([said.index_select(1, rows), self.basket.judge(shown, self.peers, precision)])
             costs[rows] += len(self.peers)
             found[rows] = self.objective.found(said, aim[rows])
         return found, costs

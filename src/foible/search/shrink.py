@@ -177,7 +177,7 @@ class _OneMove:
         """Try other amounts for these rows, and keep them where they hold: (rows,) which did."""
         if not len(rows):  # a space never sees an empty batch
             return torch.zeros_like(rows, dtype=torch.bool)
-        points = self.space.move(self.space.start(self.seeds[rows]), 0.5 + 0.5 * tried[rows])
+        points = self.space.move(self.space.start(self.seeds.index_select(0, rows)), 0.5 + 0.5 * tried[rows])
         holds = self.holds(self.space.render(points), rows)
         good = rows[holds]
         amounts[good] = tried[good]

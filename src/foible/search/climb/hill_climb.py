@@ -71,9 +71,9 @@ def hill_climb(
             better = lanes.better(score)  # A(X′)_C < A(X)_C
             if len(better):
                 rows, said, costs = asker.allowed(images, lanes.aim, said, better)  # and P(X′) = C for every peer P
-                lanes.forwards[better] += costs
+                lanes.forwards.index_add_(0, better, costs)
                 if len(rows):
-                    aim = lanes.aim[rows]
+                    aim = lanes.aim.index_select(0, rows)
                     lanes.accept(rows, candidate, score, drawn, trace_of(said, aim))  # X ← X′
                     hit = rows[objective.found(said, aim)]  # A(X′) ≠ C
                     if len(hit):

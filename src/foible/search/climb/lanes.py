@@ -96,9 +96,10 @@ class Lanes:
         each row stand, if not in the row itself. trace: (rows, networks)."""
         places = rows if places is None else places
         _put(self.points, rows, candidate, places)
-        self.best[rows] = score[places]
-        self.stale[rows] = 0
-        self.events.append((self.trial[rows], self.candidates[rows] - 1, drawn.index_select(0, places), trace))
+        self.best.index_copy_(0, rows, score.index_select(0, places))
+        self.stale.index_fill_(0, rows, 0)
+        trial, tried = (values.index_select(0, rows) for values in (self.trial, self.candidates))
+        self.events.append((trial, tried - 1, drawn.index_select(0, places), trace))
 
     def wait(self, rows: Tensor, images: Tensor) -> None:
         """These rows came to something, at these images: they stay there until the round ends, and are judged then
