@@ -39,6 +39,16 @@ def test_in_float64_pixels_are_the_same_in_every_batch(space: object, channels: 
     assert int((whole.int() - single.int()).abs().max()) <= 1
 
 
+def test_an_image_is_the_same_in_float64_however_it_was_divided() -> None:
+    """A GPU multiplies by 1/255, and the last bit of a float32 seed image is another than on a CPU."""
+    seeds, paths = some(Affine(), count=200)
+    _, pixels = recorded(Affine(), seeds, paths, precise=True)
+    _, divided = recorded(Affine(), seeds.double() / 255, paths, precise=True)
+    _, multiplied = recorded(Affine(), seeds.float() * (1 / 255), paths, precise=True)
+    assert torch.equal(pixels, divided)
+    assert not torch.equal(pixels, multiplied)  # what would be if it began with those
+
+
 def test_in_float32_some_pixel_lies_just_between_two_levels() -> None:
     """What this is for: were it never so, float64 would not be needed."""
     seeds, paths = some(Affine(), count=200)
@@ -59,9 +69,7 @@ def test_rows_of_a_gpu_replay_in_float64_and_others_as_they_were_made() -> None:
     networks = {name: nn.Sequential(nn.Flatten(), nn.Linear(3072, 3)) for name in ("suspect", "peer")}
     basket, space = Basket(networks, classes="abc", preprocess="inside"), Affine()
     seeds, paths = some(space, count=200)
-    made = {
-        device: recorded(space, seeds.float() / 255, paths, precise=device != "cpu")[1] for device in ("cpu", "NVIDIA")
-    }
+    made = {device: recorded(space, seeds, paths, precise=device != "cpu")[1] for device in ("cpu", "NVIDIA")}
     differ = (made["cpu"] != made["NVIDIA"]).flatten(1).any(1).nonzero()[:, 0]
     assert len(differ)
     for number in differ.tolist():

@@ -57,7 +57,7 @@ def replay_row(
     """
     if origin is None:
         origin = decode_png(row["origin"], repr(row["id"]), MOST_JUDGED)
-    seed, on_a_cpu = to_floats(origin)[None], made_on_a_cpu(row)
+    seed, on_a_cpu = origin[None], made_on_a_cpu(row)
     if not (on_a_cpu and takes_doubles(space)):  # what was made there is made there again
         seed = seed.to(basket.device)
     draws = [torch.tensor(move["draws"], dtype=torch.float32) for move in row["path"] or ()]

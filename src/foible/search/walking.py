@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from foible.images import LEAST_ROWS, to_bytes
+from foible.images import LEAST_ROWS, to_bytes, to_floats
 
 AT_ONCE = 1 << 24  # values of images that are walked again in float64 at once
 PASSES = 3  # over single moves, as long as one could be left out
@@ -115,22 +115,22 @@ def retrace(
 
 
 def recorded(space: Any, seeds: Tensor, paths: Sequence[Tensor], precise: bool) -> tuple[Any, Tensor]:
-    """Where each row's path leads from its seed image (n, channels, height, width), and the 8-bit pixels there, which a
-    row of findings keeps.
+    """Where each row's path leads from its seed image (n, channels, height, width), uint8 or in [0, 1], and the 8-bit
+    pixels there, which a row of findings keeps.
 
     precise: in float64, where the space takes that. In float32 another kernel, another device or another batch adds up
-    otherwise, and of many pixels some lie just between two levels. So rows of a GPU are the same pixels wherever they
-    are walked again.
+    otherwise (a GPU even divides by 255 otherwise), and of many pixels some lie just between two levels. So rows of a
+    GPU are the same pixels wherever they are walked again.
     """
     if not (precise and takes_doubles(space)):
-        points = retrace(space, seeds, paths)
+        points = retrace(space, to_floats(seeds), paths)
         return points, to_bytes(space.render(points)[: len(seeds)])
     paths, parts = Paths.of(paths), []
     rows = max(LEAST_ROWS, AT_ONCE // max(1, seeds[:1].numel()))
     for part in (slice(begin, begin + rows) for begin in range(0, max(1, len(seeds)), rows)):
-        points = retrace(space, seeds[part].double(), paths[part])
+        points = retrace(space, seeds[part].double() / (255 if seeds.dtype == torch.uint8 else 1), paths[part])
         pixels = to_bytes(space.render(points)[: len(seeds[part])])
-        parts.append((tuple(field[: len(pixels)].to(seeds.dtype) for field in points), pixels))
+        parts.append((tuple(field[: len(pixels)].float() for field in points), pixels))
     fields = [torch.cat(each) for each in zip(*(part[0] for part in parts), strict=True)]
     return type(points)(*fields), torch.cat([part[1] for part in parts])
 

@@ -88,7 +88,7 @@ def make_rows(
     moves = torch.bincount(accepted.row, minlength=count)
     paths = Paths(accepted.draws, moves)
     seeds = to_floats(trials.seeds.to(basket.device))
-    points, pixels = recorded(space, seeds, paths, precise=seeds.is_cuda)
+    points, pixels = recorded(space, trials.seeds.to(basket.device), paths, precise=seeds.is_cuda)
     before, after = basket.judge(seeds, everyone), basket.judge(to_floats(pixels), everyone)
     firm = noise(basket, to_floats(pixels), everyone) if pixels.is_cuda else 0.0
     slack = slack_of(objective, after, aims.to(after.device))
