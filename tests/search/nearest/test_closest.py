@@ -271,6 +271,6 @@ def test_with_two_classes_planes_go_on_where_they_are_true(monkeypatch: pytest.M
     rows = []
     monkeypatch.setattr(closest_module, "shrink", lambda aim, *_, **__: rows.append(len(aim.x)))
     made = closest(network, images, labels, effort=15)
-    assert sum(rows) < 0.5 * len(images)
+    assert rows[0] < 0.5 * len(images)  # the second time those are tried that nothing was found for
     much = closest(network, images, labels, effort=400)
     assert length(made.images - images)[made.found].mean() < 1.01 * length(much.images - images)[made.found].mean()
