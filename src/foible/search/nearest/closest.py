@@ -37,7 +37,8 @@ LEAST, MOST = 2e-6, 1e-3  # of the largest logit, that a margin must be above 0
 EFFORT = 150  # gradients for an image, unless the caller says otherwise
 WALK, SHORT = 20, 10  # steps of a walk from one place; of one to the only label there is to go to
 # With two classes: steps after which planes that are so wrong are left for the ball. Rows that go on by planes are
-# asked about apart from the others, and on a GPU a few rows take half as long as a hundred: so only where they are true.
+# asked about apart from the others, and on a GPU a few rows take half as long as a hundred: so only where these are
+# true.
 FIRST, BENT = 3, 0.002
 LOOKS, RIVALS = 9, 3  # rivals whose tangents at the image are compared; and to how many of them walks go
 AROUND = 4.0  # how far from the image further walks begin, in units of the distance found
