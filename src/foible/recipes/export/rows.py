@@ -41,7 +41,7 @@ FLAT: dict[str, pa.DataType] = {  # what every row says besides its images, and 
     "origin_data": _text, "origin_split": _text, "origin_index": _whole, "origin_file": _text, "config": _text,
 }  # fmt: skip
 _READ = (*(name for name in FLAT if name in SCHEMA.names), "image", "origin", "after")
-_WAY = ("path", "networks")  # what it takes, besides, to show a row again that keeps no image
+_WAY = ("path", "networks", "versions")  # what it takes, besides, to show a row again that keeps no image
 _ROWS = 16  # turned into Python values at a time
 
 
