@@ -29,8 +29,10 @@ def show(
 ) -> None:
     """Show what a run found: the summary and the first findings, or one finding in full."""
     from foible.findings.labels import labels_of
+    from foible.processes import without_pandas
     from foible.report.run import OpenRun
 
+    without_pandas()
     source = OpenRun.open(run)
     if id is not None:
         _show_one(source, id, json)
@@ -162,9 +164,11 @@ def report(
     json: Json = False,
 ) -> None:
     """Write one self-contained HTML file: figures, gallery, confusion, and what the mistakes are made of."""
+    from foible.processes import without_pandas
     from foible.report import write_report
     from foible.report.run import OpenRun
 
+    without_pandas()
     file, left = write_report(run, out), OpenRun.open(run).unfinished
     if json:
         print(json_module.dumps({"report": str(file), **({"unfinished": left} if left else {})}))
