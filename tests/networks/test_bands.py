@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -93,9 +94,21 @@ def test_a_killed_run_goes_on_to_the_same_bits(seed: int, tmp_path: Path, monkey
         assert (tmp_path / "broken" / file.name).read_bytes() == file.read_bytes()
 
 
+def share(fleet: Fleet, images: Tensor, chance: Callable[[int], float]) -> list[int]:
+    """How many each gets right, were it `chance` of its seed."""
+    return [round(chance(seed) * len(images)) for seed in fleet.seeds]
+
+
 def test_what_overshoots_is_said_and_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A first look at 0.7 finds the network at 1; every seed above a million stands at 0.7 at once."""
-    monkeypatch.setattr(bands, "accuracies", lambda fleet, *_, **__: [0.7 if s >= APART else 1.0 for s in fleet.seeds])
+
+    def stand(there: Callable[[int], bool]) -> None:
+        def fake(fleet: Fleet, images: Tensor, *_: object) -> tuple[list[int], Tensor]:
+            return share(fleet, images, lambda seed: 0.7 if there(seed) else 1.0), torch.zeros(len(fleet.seeds), 600)
+
+        monkeypatch.setattr(bands, "margins", fake)
+
+    stand(lambda seed: seed >= APART)
     kwargs = KWARGS | {"target": [0.7], "seeds": 2, "epochs": 3}
     entries = train("mlp:6", DATA, out=tmp_path / "b", **kwargs)
     assert [(entry.name, entry.seed) for entry in entries] == [
@@ -103,7 +116,7 @@ def test_what_overshoots_is_said_and_tried_again(tmp_path: Path, monkeypatch: py
         ("mlp-6-s1-at-70", APART + 1),
     ]
     assert missed_in(tmp_path / "b") == []
-    monkeypatch.setattr(bands, "accuracies", lambda fleet, *_, **__: [0.7 if s == 1 else 1.0 for s in fleet.seeds])
+    stand(lambda seed: seed == 1)
     [entry] = train("mlp:6", DATA, out=tmp_path / "c", **kwargs)
     assert entry.name == "mlp-6-s1-at-70"
     [(spec, one)] = missed_in(tmp_path / "c")
@@ -182,12 +195,13 @@ def test_a_part_is_looked_at_first_and_all_where_it_is_open(monkeypatch: pytest.
     images, labels = torch.zeros(10_000, 1, 2, 2, dtype=torch.uint8), torch.zeros(10_000, dtype=torch.long)
     seen = list[tuple[int, int]]()
 
-    def fake(fleet: Fleet, some: Tensor, *_: object, rough: bool) -> list[float]:
+    def fake(fleet: Fleet, some: Tensor, *_: object, rough: bool = False) -> list[int]:
         assert rough == (len(some) < 6000)
         seen.extend((seed, len(some)) for seed in fleet.seeds)
-        return [0.9 if seed == 1 else 0.98 for seed in fleet.seeds]
+        return share(fleet, some, lambda seed: 0.9 if seed == 1 else 0.98)
 
-    monkeypatch.setattr(bands, "accuracies", fake)
+    monkeypatch.setattr(bands, "rights", fake)
+    monkeypatch.setattr(bands, "margins", lambda fleet, some, *_: (fake(fleet, some), torch.zeros(1, len(some))))
     fleet = Fleet([fresh_module("softmax", (1, 2, 2), 2, s) for s in (1, 2)], [1, 2], device=torch.device("cpu"))
     looks, climbs = Looks(images, labels, Preprocess()), [Climb([0.98]), Climb([0.98])]
     assert looks(fleet, climbs, [0, 1], 0.0005, whole=False) == {0: (0.9, False), 1: (0.98, True)}

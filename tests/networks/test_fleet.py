@@ -91,9 +91,13 @@ def test_together_is_as_alone(spec: str, how: str, monkeypatch: pytest.MonkeyPat
         network.eval()
         images, _ = batch(99, 0)
         assert torch.allclose(fleet.predict(images)[row], network(images), rtol=1e-6, atol=1e-7)
+        own = torch.stack([batch(98, other)[0] for other in range(3)])
+        assert torch.allclose(fleet.predict(own)[row], network(own[row]), rtol=1e-6, atol=1e-7), "each its own images"
         if fleet.stacked is not None and how in ("convolved", "attended"):
-            rough = fleet.stacked.says(fleet.weights, fleet.buffers, images, torch.float32)
+            rough = fleet.stacked.says(fleet.weights, fleet.buffers, images.expand(3, *images.shape), torch.float32)
             assert torch.allclose(rough[row], network(images), rtol=1e-5, atol=1e-6), "all at once, as in rough looks"
+            rough = fleet.stacked.says(fleet.weights, fleet.buffers, own, torch.float32)
+            assert torch.allclose(rough[row], network(own[row]), rtol=1e-5, atol=1e-6)
 
 
 def test_only_chains_of_linear_layers_are_grouped() -> None:

@@ -2,28 +2,32 @@
 
 Accuracy does not rise evenly: from step to step it goes up and down by more than a narrow band is wide. So a network is
 looked at often where a target is within a jump or two, on few test images first and on all of them where these leave
-it open; it has overshot a target once every look of a whole epoch was clearly above it. Whoever overshoots a target, or
-has not arrived when its epochs are over, is tried again from another seed.
+it open. The few are those that it was least sure of when it was last asked about all: nearly all its mistakes are still
+among them. It has overshot a target once every look of a whole epoch was clearly above it. Whoever overshoots a target,
+or has not arrived when its epochs are over, is tried again from another seed.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
 
 from foible.networks.fleet import Fleet
-from foible.networks.material import accuracies
+from foible.networks.material import margins, rights
 from foible.networks.preprocess import Preprocess
 
 RETRIES = 3
 APART = 1_000_000  # the seed of a retry is so much above the one before; seeds that are asked for are below it
 SELDOM, OFTEN = 20, 100  # looks an epoch, far from every target and near one
-PARTS = (0.1, 0.4, 1.0)  # of the test images, which are looked at first (all of them only where a GPU may be quick),
+PARTS = (0.1, 0.4)  # of the test images, which are looked at first while none are known to be hard,
 WORTH = 500  # where they are at least so many
+HARDEST = 1000  # images, and at most a tenth of all
+FULL = 0.5  # the share of them beyond which mistakes at the time are too many for most later ones to be among them
+OUTSIDE = 0.25  # for each mistake among them, at most so many elsewhere: of an mlp4 on MNIST 0.17 was the most that was seen
 SURE = 2.0  # standard deviations by which a part must miss the band for the rest not to be looked at
 ROUNDING = 3  # images that a network may judge otherwise where a GPU rounds
 SLACK = 1e-9  # accuracies are counts by counts
@@ -76,12 +80,33 @@ def tries(seed: int) -> list[int]:
 
 
 class Looks:
-    """The test images, in an order in which any beginning of them stands for all."""
+    """The test images, in an order in which any beginning of them stands for all, and each network's hardest of them.
+
+    hard: by seed, the numbers (`many`,) of the images of the smallest margins when all were looked at last; they come
+    from the network's own answers alone.
+    """
 
     def __init__(self, images: Tensor, labels: Tensor, preprocess: Preprocess) -> None:
         order = torch.randperm(len(images), generator=torch.Generator().manual_seed(0)).to(images.device)
         self.images, self.labels = images.index_select(0, order), labels.index_select(0, order)
         self.preprocess = preprocess
+        self.many = min(HARDEST, len(images) // 10)
+        self.hard: dict[int, Tensor] = {}
+
+    def tensors(self, seeds: Sequence[int]) -> dict[str, Tensor]:
+        """What a checkpoint holds of these networks."""
+        return {f"hard.{seed}": self.hard[seed] for seed in seeds if seed in self.hard}
+
+    def restore(self, held: Mapping[str, Tensor], seeds: Sequence[int]) -> bool:
+        """Take over what `tensors` gave; False where it cannot have."""
+        found = {seed: held[f"hard.{seed}"] for seed in seeds if f"hard.{seed}" in held}
+        for numbers in found.values():
+            if numbers.dtype != torch.int32 or numbers.shape != (self.many,):
+                return False
+            if len(numbers.unique()) < self.many or not 0 <= numbers.min() <= numbers.max() < len(self.images):
+                return False
+        self.hard = {seed: numbers.to(self.images.device) for seed, numbers in found.items()}
+        return True
 
     def __call__(self, fleet: Fleet, climbs: Sequence[Climb], rows: Sequence[int], within: float,
                  *, whole: bool) -> dict[int, tuple[float, bool]]:  # fmt: skip
@@ -89,27 +114,64 @@ class Looks:
 
         whole: look at all images of everybody.
         """
-        wanted, right, seen = dict(zip(rows, climbs, strict=True)), dict.fromkeys(rows, 0), dict[int, float]()
-        total, rounds = len(self.images), fleet.device.type != "cpu"
-        left, start = list(rows), 0
-        for many in () if whole else (int(part * total) for part in PARTS):
-            if left and many >= WORTH and (many < total or rounds):
-                for row, more in zip(left, self._right(fleet, left, start, many, rough=True), strict=True):
+        if whole:
+            return self._exact(fleet, rows)
+        wanted, seen, right = dict(zip(rows, climbs, strict=True)), dict[int, float](), dict.fromkeys(rows, 0)
+        known = [row for row in rows if fleet.seeds[row] in self.hard]
+        unknown = [row for row in rows if row not in known]
+        if known:
+            seen |= self._by_hardest(fleet, known)
+            known = [row for row in known if self._may_stand(wanted[row], seen[row], within)]
+        total, start = len(self.images), 0
+        for many in (int(part * total) for part in PARTS):
+            if unknown and many >= WORTH:
+                for row, more in zip(unknown, self._right(fleet, unknown, start, many), strict=True):
                     right[row] += more
                     seen[row] = right[row] / many
-                left, start = [row for row in left if self._open(wanted[row], seen[row], many, within)], many
-        found = {row: (accuracy, False) for row, accuracy in seen.items()}
-        if left:  # what was rounded does not count in the end
-            start, right = (0, dict.fromkeys(rows, 0)) if rounds else (start, right)
-            exact = self._right(fleet, left, start, total, rough=False)
-            found |= {row: ((right[row] + more) / total, True) for row, more in zip(left, exact, strict=True)}
-        return found
+                unknown, start = [row for row in unknown if self._open(wanted[row], seen[row], many, within)], many
+        if fleet.device.type == "cpu":
+            exact = self._exact(fleet, known) | self._exact(fleet, unknown, start, right)
+        else:  # what was rounded does not count in the end
+            left = sorted(known + unknown)
+            if left and total >= WORTH:
+                seen |= dict(zip(left, (count / total for count in self._right(fleet, left, 0, total)), strict=True))
+                left = [row for row in left if self._open(wanted[row], seen[row], total, within)]
+            exact = self._exact(fleet, left)
+        return {row: (accuracy, False) for row, accuracy in seen.items()} | exact
 
-    def _right(self, fleet: Fleet, rows: Sequence[int], start: int, end: int, *, rough: bool) -> list[int]:
-        """How many of these images each of the members gets right."""
+    def _exact(
+        self, fleet: Fleet, rows: Sequence[int], start: int = 0, before: Mapping[int, int] | None = None
+    ) -> dict[int, tuple[float, bool]]:
+        """Look at all images, or at those from `start` on, of which each got `before` right; and note the hardest."""
+        if not rows:
+            return {}
+        part, total = fleet.only(rows), len(self.images)
+        right, found = margins(part, self.images[start:], self.labels[start:], self.preprocess)
+        if not start and self.many >= WORTH:
+            hardest = found.argsort(dim=1, stable=True)[:, : self.many].to(torch.int32)
+            for seed, count, numbers in zip(part.seeds, right, hardest, strict=True):
+                self.hard.pop(seed, None)
+                if total - count <= FULL * self.many:
+                    self.hard[seed] = numbers.clone()
+        before = before or dict.fromkeys(rows, 0)
+        return {row: ((before[row] + count) / total, True) for row, count in zip(rows, right, strict=True)}
+
+    def _right(self, fleet: Fleet, rows: Sequence[int], start: int, end: int) -> list[int]:
+        """How many of these images each of the members gets right, roughly."""
         images, labels = self.images[start:end], self.labels[start:end]
-        shares = accuracies(fleet.only(rows), images, labels, self.preprocess, rough=rough)
-        return [round(share * (end - start)) for share in shares]
+        return rights(fleet.only(rows), images, labels, self.preprocess, rough=True)
+
+    def _by_hardest(self, fleet: Fleet, rows: Sequence[int]) -> dict[int, float]:
+        """The accuracy of each of the members, were it right on all images but its hardest."""
+        part = fleet.only(rows)
+        own = torch.stack([self.hard[seed] for seed in part.seeds])
+        right = rights(part, self.images, self.labels, self.preprocess, rough=True, own=own)
+        return {row: 1 - (self.many - count) / len(self.images) for row, count in zip(rows, right, strict=True)}
+
+    def _may_stand(self, climb: Climb, high: float, within: float) -> bool:
+        """May the network stand at a target, by what it does with its hardest images?"""
+        low, reach = high - OUTSIDE * (1 - high), within + ROUNDING / len(self.images)
+        return any(low - reach <= target <= high + reach for target in climb.wanted)
 
     def _open(self, climb: Climb, accuracy: float, many: int, within: float) -> bool:
         """May the network stand at a target, by what it does with the first `many` images?"""

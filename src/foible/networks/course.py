@@ -56,6 +56,8 @@ class Course:
     def restore(self, tensors: dict[str, Tensor]) -> None:
         self.fleet.restore(tensors)
         self.place.losses.copy_(tensors["loss_sum"])
+        if self.climbs and not self.looks.restore(tensors, self.standing.seeds):
+            raise self.checkpoint.damaged("its hard images are none of the test images")
 
     def run(self) -> None:
         loop(self.schedule, self.place, self._step, self._after)
@@ -188,4 +190,6 @@ class Course:
             for filed, one in self.trained.items()
             for name, value in one.weights.items()
         }
-        return held | ({**self.fleet.tensors(), "loss_sum": self.place.losses} if self.standing.seeds else {})
+        if self.standing.seeds:
+            held |= {**self.fleet.tensors(), "loss_sum": self.place.losses}
+        return held | (self.looks.tensors(self.standing.seeds) if self.climbs else {})

@@ -157,21 +157,22 @@ class Fleet:
 
     @torch.no_grad()
     def predict(self, images: Tensor, *, rough: bool = False) -> Tensor:
-        """Logits (K, n, classes) of all members, in eval mode, for the same images (n, channels, height, width).
+        """Logits (K, n, classes) of all members, in eval mode, for the same images (n, channels, height, width), or
+        for images of each member's own (K, n, channels, height, width).
 
         rough: a GPU may round, as in training.
         """
         self.template.eval()
+        own = images if images.dim() == 5 else images.unsqueeze(0).expand(len(self.seeds), *images.shape)
         with rounded_products(rough):
             if self.how == "looped":
-                return torch.stack([functional_call(self.template, self._member(k), (images,)) for k in self._rows()])
+                return torch.stack([functional_call(self.template, self._member(k), (own[k],)) for k in self._rows()])
             if self.how in ("convolved", "attended") and rough:
                 assert self.stacked is not None
-                return self.stacked.says(self.weights, self.buffers, images, COARSE)
+                return self.stacked.says(self.weights, self.buffers, own, COARSE)
             if self.how == "convolved":  # single networks judge large batches quicker than grouped convolutions do
-                return torch.stack([self._one_by_one(k, images) for k in self._rows()])
-            shared = images.unsqueeze(0).expand(len(self.seeds), *images.shape)
-            logits: Tensor = self._forward(shared, {})
+                return torch.stack([self._one_by_one(k, own[k]) for k in self._rows()])
+            logits: Tensor = self._forward(own, {})
             return logits
 
     def state_dict(self, row: int) -> dict[str, Tensor]:

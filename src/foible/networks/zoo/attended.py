@@ -43,9 +43,8 @@ class Attended:
     def says(
         self, weights: dict[str, Tensor], buffers: dict[str, Tensor], images: Tensor, dtype: torch.dtype
     ) -> Tensor:
-        """Logits (K, n, classes) of trained networks for the same images (n, channels, height, width)."""
-        many = len(weights["class_token"])
-        return self.forward(weights, buffers, images.unsqueeze(0).expand(many, *images.shape), {}, dtype)
+        """Logits (K, n, classes) of trained networks for images (K, n, channels, height, width)."""
+        return self.forward(weights, buffers, images, {}, dtype)
 
     def _patches(self, images: Tensor) -> Tensor:
         """(K, n, patches, channels · patch · patch), in the order of a convolution's kernel."""

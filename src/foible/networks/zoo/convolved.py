@@ -88,15 +88,14 @@ class Convolved:
     def says(
         self, weights: dict[str, Tensor], buffers: dict[str, Tensor], images: Tensor, dtype: torch.dtype
     ) -> Tensor:
-        """Logits (K, n, classes) of trained networks for the same images (n, channels, height, width): one member after
+        """Logits (K, n, classes) of trained networks for images (K, n, channels, height, width): one member after
         another, since large batches fill a GPU by themselves, with batch normalisation folded into the convolutions of
         all at once."""
         tasks = self._folded(weights, buffers, dtype)
         after = [*(layer for layer, _, _ in tasks[1:]), None]
-        shared = images.to(dtype, memory_format=torch.channels_last)
         said = []
-        for row in range(len(next(iter(weights.values())))):
-            values, rectify = shared, False
+        for row, own in enumerate(images):
+            values, rectify = own.to(dtype, memory_format=torch.channels_last), False
             for (layer, weight, bias), follows in zip(tasks, after, strict=True):
                 if isinstance(layer, nn.Conv2d):
                     rectify = images.is_cuda and isinstance(follows, nn.ReLU)  # in one: half of the time
