@@ -2,7 +2,7 @@
 AutoAttack; whole commands.
 
     python -m benchmarks.deep --networks FOLDER --robust FOLDER --json FILE [--picture FILE.png]
-        [--only curves,faces,robust,distort,hunt,memory] [--images 256] [--efforts 30,60,150] [--quick]
+        [--only curves,faces,enlarged,robust,distort,hunt,memory] [--images 256] [--efforts 30,60,150] [--quick]
 
 FOLDER: what `python -m benchmarks.deep_networks FOLDER` trains. Everything in float32: TF32 is off for all. A method's
 time is that of one call for all images, after a short call that chose the kernels. A point is a method at one effort:
@@ -24,6 +24,7 @@ from functools import partial
 from pathlib import Path
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from benchmarks.common import Row, arguments, report
@@ -179,34 +180,44 @@ def picture(points: list[Point], path: Path) -> None:
     figure.savefig(path, dpi=110)
 
 
-def faces(count: int, epochs: int = 6) -> tuple[Model, Tensor, Tensor]:
-    """torchvision's ResNet-18, trained here on faces of 64×64 that smile or do not, and test images that it gets
-    right. What `closest` does with two classes was chosen on this task; nothing else was."""
+def resnet_18(task: str, count: int) -> tuple[Model, Tensor, Tensor]:
+    """torchvision's ResNet-18, trained here on images of 64×64, and test images that it gets right. faces: smiling or
+    not; what `closest` does with two classes was chosen on these. enlarged: CIFAR-10; nothing was chosen on it."""
     from torchvision.models import resnet18
 
     torch.manual_seed(0)
-    train, test = (load("parquet:smiles", split=split, quiet=True) for split in ("train", "test"))
-    network = resnet18(num_classes=2).cuda()
+    spec, epochs = {"faces": ("parquet:smiles", 6), "enlarged": ("cifar10", 12)}[task]
+    train, test = (load(spec, split=split, quiet=True) for split in ("train", "test"))
+    shown, seen = _at_64(train.images), _at_64(test.images)
+    network = resnet18(num_classes=len(train.classes)).cuda()
     step = torch.optim.Adam(network.parameters(), lr=1e-3)
-    images, labels = to_floats(train.images).cuda(), train.labels.cuda()
+    labels, batch = train.labels.cuda(), 128
+    rate = torch.optim.lr_scheduler.LinearLR(step, 1.0, 0.02, epochs * -(-len(labels) // batch))
     for _ in range(epochs):
-        for rows in torch.randperm(len(images), device="cuda").split(128):
-            shown = images[rows].expand(-1, 3, -1, -1)
-            shown = torch.where(torch.rand(len(rows), 1, 1, 1, device="cuda") < 0.5, shown, shown.flip(3))
+        for rows in torch.randperm(len(labels), device="cuda").split(batch):
+            images = to_floats(shown[rows])
+            images = torch.where(torch.rand(len(rows), 1, 1, 1, device="cuda") < 0.5, images, images.flip(3))
             step.zero_grad()
-            torch.nn.functional.cross_entropy(network(shown), labels[rows]).backward()
+            with torch.autocast("cuda", torch.bfloat16):
+                loss = F.cross_entropy(network(images), labels[rows])
+            loss.backward()
             step.step()
-    network.eval().requires_grad_(False)
-
-    def model(images: Tensor) -> Tensor:
-        made: Tensor = network(images.expand(-1, 3, -1, -1))
-        return made
-
-    images, labels = to_floats(test.images).cuda(), test.labels.cuda()
+            rate.step()
+    model = network.eval().requires_grad_(False)
+    images, labels = to_floats(seen), test.labels.cuda()
     with torch.no_grad():
         right = torch.cat([model(part).argmax(1) for part in images.split(500)]) == labels
-    print(f"ResNet-18 on faces: {100 * float(right.float().mean()):.1f} % of test", flush=True)
+    print(f"ResNet-18, {task}: {100 * float(right.float().mean()):.1f} % of test", flush=True)
     return model, images[right][:count], labels[right][:count]
+
+
+def _at_64(images: Tensor) -> Tensor:
+    """uint8 (n, 3, 64, 64) on the GPU."""
+    parts = images.cuda().expand(-1, 3, -1, -1).split(5000)
+    if images.shape[2:] == (64, 64):
+        return torch.cat(parts)
+    large = (F.interpolate(part.float(), (64, 64), mode="bilinear").round().byte() for part in parts)
+    return torch.cat(list(large))
 
 
 def robust_rows(folder: Path, count: int) -> list[Row]:
@@ -281,7 +292,7 @@ def main() -> None:
     parser.add_argument("--networks", type=Path, required=True)
     parser.add_argument("--robust", type=Path)
     parser.add_argument("--picture", type=Path)
-    parser.add_argument("--only", default="curves,faces,robust,distort,hunt,memory")
+    parser.add_argument("--only", default="curves,faces,enlarged,robust,distort,hunt,memory")
     parser.add_argument("--kinds", default="l2 any,l2 target,linf any,linf target")
     parser.add_argument("--names", default="resnet-20,resnet-56")
     parser.add_argument("--images", type=int, default=256)
@@ -300,10 +311,13 @@ def main() -> None:
                 points += curve(
                     model_of(basket, name), name, images, labels, norm, what == "target", efforts, options.quick
                 )
-    if "faces" in wanted:
-        model, images, labels = faces(options.images)
-        for kind in ("l2 any", "linf any"):
-            points += curve(model, "ResNet-18, 64×64", images, labels, kind.split()[0], False, efforts, options.quick)
+    for task in [task for task in ("faces", "enlarged") if task in wanted]:
+        model, images, labels = resnet_18(task, options.images)
+        for kind in options.kinds.split(","):
+            norm, what = kind.split()
+            if what == "any" or task == "enlarged":  # of two classes there is no other target
+                name = f"ResNet-18, {task}"
+                points += curve(model, name, images, labels, norm, what == "target", efforts, options.quick)
     rows += beside(points)
     if options.picture and points:
         picture(points, options.picture)

@@ -9,6 +9,9 @@ import torch
 from torch import Tensor, nn
 
 from foible.basket import Basket
+from foible.basket.folded import Folded, folded
+from foible.basket.quick import Quick
+from foible.networks import zoo
 
 
 def _network(seed: int = 0) -> nn.Sequential:
@@ -109,3 +112,26 @@ def test_slopes_go_through_a_copy() -> None:
         slopes.append(shown.grad)
     assert basket._answering.copies["A", "bf16"] is not None
     assert float((slopes[0] - slopes[1]).norm() / slopes[0].norm()) < 0.2
+
+
+@torch.no_grad()
+@pytest.mark.parametrize(
+    "device",
+    ["cpu", pytest.param("cuda", marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="needs CUDA"))],
+)
+def test_what_stands_behind_a_convolution_is_rounded_with_it(device: str) -> None:
+    network = zoo.build("resnet:14,width=8", (3, 16, 16), 5)
+    torch.manual_seed(0)
+    for _ in range(3):
+        network.train()(torch.rand(32, 3, 16, 16))
+    network, images = network.eval().to(device), torch.rand(200, 3, 16, 16).to(device)
+    exact, whole = network(images), folded(network)
+    assert whole is not None
+    quick = Quick(whole)
+    kinds = {part.weight.dtype for part in quick.modules() if isinstance(part, Folded)}
+    assert kinds == {torch.bfloat16}
+    near = quick(images).float()
+    assert not torch.equal(near, exact)
+    assert torch.allclose(near, exact, atol=0.02 * float(exact.abs().max()))
+    assert whole(images).dtype == torch.float32
+    assert torch.allclose(whole(images), exact, atol=1e-4)

@@ -91,7 +91,8 @@ class Answering:
             made = None
             if isinstance(network, nn.Module) and not self.habits[name].keeps:
                 try:
-                    made = Quick(network) if precision == "bf16" else _alike(folded(network), network, prepared)
+                    whole = folded(network) if prepared.is_cuda else None
+                    made = Quick(whole or network) if precision == "bf16" else _alike(whole, network, prepared)
                     if made is not None:
                         made(prepared)
                         self.graphs.deep[id(made)] = self.graphs.is_deep(network)

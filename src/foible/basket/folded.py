@@ -40,6 +40,7 @@ class Folded(nn.Module):
         self.cuts = cuts
 
     def forward(self, images: Tensor, shortcut: Tensor | None = None) -> Tensor:
+        images = images.to(self.weight.dtype)
         if images.is_cuda and self.cuts and shortcut is None:
             return torch.cudnn_convolution_relu(images, self.weight, self.bias, *self.how)
         if images.is_cuda and self.cuts and shortcut is not None and self._fits(images, shortcut):
@@ -57,7 +58,10 @@ class Folded(nn.Module):
                 images.shape[2:], self.weight.shape[2:], *self.how[:3], strict=True
             )
         ]
-        return shortcut.shape == (len(images), len(self.weight), *sizes) and shortcut.is_contiguous()
+        side_by_side = not images.is_contiguous() and images.is_contiguous(memory_format=torch.channels_last)
+        layout = torch.channels_last if side_by_side else torch.contiguous_format
+        alike = shortcut.dtype == images.dtype and shortcut.shape == (len(images), len(self.weight), *sizes)
+        return alike and shortcut.is_contiguous(memory_format=layout)
 
 
 def folded(network: nn.Module) -> nn.Module | None:

@@ -10,6 +10,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.conv import _ConvNd
 
+from foible.basket.folded import Folded
+
 
 class Quick(nn.Module):
     """A copy of a network that computes in bfloat16 what bears it, as `torch.autocast` chooses. The weights of its
@@ -20,7 +22,7 @@ class Quick(nn.Module):
         super().__init__()
         self.network = copy.deepcopy(network).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         for part in self.network.modules():
-            if isinstance(part, nn.Linear | _ConvNd):
+            if isinstance(part, nn.Linear | _ConvNd | Folded):
                 part.to(torch.bfloat16)
         self.eval().requires_grad_(False)
 
