@@ -12,6 +12,7 @@ import torch
 from foible.basket import Basket
 from foible.data import load
 from foible.errors import UserError
+from foible.networks.course import Course
 from foible.studies import run_study
 from foible.studies.boundary import networks, uncertain
 from foible.studies.boundary.networks import RECIPES, Recipe, crowds, nine
@@ -39,6 +40,35 @@ def test_a_crowd_answers_as_its_networks_do_and_is_trained_once(
         assert (one.seeds, one.missed, one.target) == (other.seeds, other.missed, other.target)
         assert np.array_equal(one.logits, other.logits)
         assert np.array_equal(one.accuracy, other.accuracy)
+
+
+def test_a_crowd_that_is_killed_goes_on_from_where_it_stood(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    images = load("digits", "test").images[:20]
+
+    def crowd(out: Path) -> networks.Crowd:
+        [made] = crowds("mlp:8", "digits", images, [0.85], [0, 1], out=out, recipe=QUICK, **BAND)
+        return made
+
+    whole, steps, after = crowd(tmp_path / "whole"), list[int](), Course._after
+    assert len(whole.seeds) == 2
+
+    def watched(self: Course, sums: torch.Tensor | None) -> None:
+        self.checkpoint.seconds = 0
+        self.checkpoint._due = 0
+        after(self, sums)
+        steps.append(self.standing.step)
+        if len(steps) == 30:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(Course, "_after", watched)
+    with pytest.raises(KeyboardInterrupt):
+        crowd(tmp_path / "broken")
+    [state] = tmp_path.glob("broken/crowd-*/.training/*.safetensors")
+    again = crowd(tmp_path / "broken")
+    assert steps[30] == steps[29] + 1
+    assert again.seeds == whole.seeds
+    assert np.array_equal(again.logits, whole.logits)
+    assert not state.parent.parent.exists()
 
 
 def test_a_damaged_crowd_is_named(tmp_path: Path) -> None:

@@ -10,8 +10,9 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import shutil
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -23,6 +24,7 @@ from foible.basket import pick_device
 from foible.data import Dataset, load
 from foible.disk import write_with_folder
 from foible.errors import UserError
+from foible.networks import training_folder
 from foible.networks.bands import APART
 from foible.networks.files import Entry, save_basket
 from foible.networks.fleet import Fleet
@@ -94,7 +96,8 @@ def crowds(
 
     architecture: a spec of the zoo; trained by recipe 1 (Adam, 5e-4, 128) unless `recipe` says otherwise.
     images: uint8 (n, channels, height, width). No weights are kept, answers are: `out` has one .npz for each call
-    with other arguments or other data, which is read where it is there already.
+    with other arguments or other data, which is read where it is there already. While they learn, a folder beside it
+    holds where they stand, and the same call goes on from there.
     """
     how = recipe or Recipe(architecture)
     config = TrainConfig(
@@ -106,16 +109,20 @@ def crowds(
     asked = hashlib.sha256(repr((config, pixels, [split.sha256 for split in splits])).encode()).hexdigest()
     file = out / f"crowd-{architecture.replace(':', '-')}-{asked[:12]}.npz"
     if not file.exists():
-        write_with_folder(file, _packed(_trained(config, *splits, images, device, quiet)))
+        state = file.with_suffix("")
+        with training_folder.only_here(state):
+            training_folder.claim(state, (), asdict(config))
+            write_with_folder(file, _packed(_trained(config, *splits, images, device, state, quiet)))
+        shutil.rmtree(state, ignore_errors=True)
     return _unpacked(file, architecture)
 
 
 def _trained(
-    config: TrainConfig, data: Dataset, test: Dataset, images: Tensor, device: str, quiet: bool
+    config: TrainConfig, data: Dataset, test: Dataset, images: Tensor, device: str, state: Path, quiet: bool
 ) -> list[Crowd]:
     place, spec = pick_device(device), config.specs[0]
     check_task(config, data, test)
-    [(lesson, material, outcome)] = fleets(config, data, test, place, quiet=quiet)
+    [(lesson, material, outcome)] = fleets(config, data, test, place, state, quiet=quiet)
     assert material.test is not None
     entries, found = restored(lesson, outcome.trained, material), []
     for target in config.bands:
