@@ -69,6 +69,9 @@ def test_a_crowd_that_is_killed_goes_on_from_where_it_stood(tmp_path: Path, monk
     assert again.seeds == whole.seeds
     assert np.array_equal(again.logits, whole.logits)
     assert not state.parent.parent.exists()
+    state.parent.mkdir(parents=True)  # a kill between its answers and its end
+    crowd(tmp_path / "broken")
+    assert not state.parent.parent.exists()
 
 
 def test_a_damaged_crowd_is_named(tmp_path: Path) -> None:

@@ -108,12 +108,12 @@ def crowds(
     pixels = hashlib.sha256(images.cpu().contiguous().numpy().tobytes()).hexdigest()
     asked = hashlib.sha256(repr((config, pixels, [split.sha256 for split in splits])).encode()).hexdigest()
     file = out / f"crowd-{architecture.replace(':', '-')}-{asked[:12]}.npz"
+    state = file.with_suffix("")
     if not file.exists():
-        state = file.with_suffix("")
         with training_folder.only_here(state):
             training_folder.claim(state, (), asdict(config))
             write_with_folder(file, _packed(_trained(config, *splits, images, device, state, quiet)))
-        shutil.rmtree(state, ignore_errors=True)
+    shutil.rmtree(state, ignore_errors=True)  # of now, or of a kill just before the end
     return _unpacked(file, architecture)
 
 
