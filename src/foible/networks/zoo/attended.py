@@ -7,6 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from foible.networks.zoo import attention_gpu
 from foible.networks.zoo.vit import Block, ViT
 
 
@@ -63,7 +64,10 @@ class Attended:
 
     def _attend(self, own: dict[str, Tensor], block: str, values: Tensor) -> Tensor:
         many, n, length, width = values.shape
-        mixed = self._linear(own, f"{block}.mixed", values).view(many * n, length, 3, self.heads, width // self.heads)
-        queries, keys, answers = mixed.permute(2, 0, 3, 1, 4).unbind(0)
-        joined = F.scaled_dot_product_attention(queries, keys, answers).transpose(1, 2)
+        mixed = self._linear(own, f"{block}.mixed", values).flatten(0, 1)
+        if attention_gpu.fits(mixed, self.heads):
+            joined = attention_gpu.attend(mixed, self.heads)
+        else:
+            parts = mixed.view(many * n, length, 3, self.heads, width // self.heads).permute(2, 0, 3, 1, 4)
+            joined = F.scaled_dot_product_attention(*parts.unbind(0)).transpose(1, 2)
         return self._linear(own, f"{block}.joined", joined.reshape(many, n, length, width))
