@@ -68,6 +68,7 @@ class Attended:
         if attention_gpu.fits(mixed, self.heads):
             joined = attention_gpu.attend(mixed, self.heads)
         else:
-            parts = mixed.view(many * n, length, 3, self.heads, width // self.heads).permute(2, 0, 3, 1, 4)
-            joined = F.scaled_dot_product_attention(*parts.unbind(0)).transpose(1, 2)
+            parts = mixed.view(many * n, length, 3, self.heads, width // self.heads)
+            queries, keys, answers = parts.permute(2, 0, 3, 1, 4).unbind(0)
+            joined = F.scaled_dot_product_attention(queries, keys, answers).transpose(1, 2)
         return self._linear(own, f"{block}.joined", joined.reshape(many, n, length, width))
