@@ -113,7 +113,10 @@ def test_claims_hold_fail_or_stay_open() -> None:
     assert rows[0].measured == pytest.approx(np.mean([10, 10, 11, 12, 13, 14]) * -1)
     assert words[1] == "A falls with accuracy, MLP: p (holds)"
     assert rows[1].measured == pytest.approx(1 / 64)
-    assert words[3] == "C rises with accuracy, MLP: p (not decided)"  # people agree everywhere: there is no C
+    assert words[3] == "A falls with accuracy, MLP, over images: p (holds)"
+    assert rows[2].measured == pytest.approx(rows[0].measured)
+    assert (rows[0].n, rows[2].n) == (6, 100)
+    assert words[5] == "C rises with accuracy, MLP: p (not decided)"  # people agree everywhere: there is no C
     rising = claims.with_accuracy([*falling[1:], falling[0]._replace(target=99.0)], people, drawn)
     assert rising[1].quantity.endswith("p (the opposite holds)")
     others = _fleets([40, 41, 42, 43, 44, 45], [30, 31, 32, 33, 34, 35], "CNN")
@@ -122,6 +125,17 @@ def test_claims_hold_fail_or_stay_open() -> None:
     against = of(claims.of_mlps(falling + others + _fleets([1] * 6, [1] * 6, "ViT"), people, drawn))
     assert "MLPs have least of type A, 97 %: p (the opposite holds)" in against  # the ViT has less
     assert not claims.of_mlps(others, people, drawn)
+
+
+def test_what_holds_for_other_seeds_need_not_hold_for_other_images() -> None:
+    people, drawn = opinion(np.repeat([[10, 0, 0]], 100, 0)), times(np.arange(100), 0)
+    told = of(claims.with_accuracy(_fleets([11] * 6, [10] * 6), people, drawn))  # every time by the same one image
+    assert "A falls with accuracy, MLP: p (holds)" in told
+    assert "A falls with accuracy, MLP, over images: p (not decided)" in told
+    told = of(claims.of_mlps(_fleets([10] * 6, [10] * 6) + _fleets([11] * 6, [40] * 6, "CNN"), people, drawn))
+    assert "MLPs have least of type A, 97 %: p (holds)" in told
+    assert "MLPs have least of type A, 97 %, over images: p (not decided)" in told
+    assert "MLPs have least of type A, 98 %, over images: p (holds)" in told
 
 
 def test_one_repeat_is_judged_over_images() -> None:

@@ -44,8 +44,10 @@ ALONG = "Along α: where networks change their mind"
 NOTES = (
     "Intervals over images: a bootstrap of whole walks, since images along one are alike. Over repeats: Student's. "
     "Where there is one repeat, its figures and claims are over images, and tell of other images, not of other seeds.",
-    "p is one-sided, for the claim, and not corrected for the number of claims. Where repeats are shuffled it tells of "
-    "other seeds and not of other images; where images are, it takes them as independent.",
+    "p is one-sided, for the claim, and not corrected for the number of claims. Where there are repeats, claims about "
+    "fleets are told twice: over repeats, which tells of other seeds and the same images, and over images (walks drawn "
+    "again), which tells of other images and the same networks. Where images are shuffled, p takes them for "
+    "independent.",
     "Recipe 3 is another one in each architecture (step and batch; augmentation; decay): the recipes of the two-way "
     "table are the paper's, not one factor.",
     "Types A and C of one network are those of it and another, mean over the others. Accuracy and calibration are of "

@@ -22,10 +22,11 @@ from foible.studies.boundary.chance import (
     verdict,
 )
 from foible.studies.boundary.tables import Fleet, Nine, apart, fleet_types, percent
-from foible.studies.boundary.types import Bools, Floats, Ints, Opinion, certainty, opinion, types_of
+from foible.studies.boundary.types import Floats, Ints, Opinion, certainty, opinion, types_of
 from foible.studies.common import Row
 
 CLAIMS, FACTORIAL = "Claims", "Architecture × recipe, the nine networks"
+OVER_IMAGES = ", over images"  # of the same networks; without these words over repeats, where there are any
 MLP = paper.ARCHITECTURES["mlp4"]
 
 
@@ -40,9 +41,9 @@ def rows_for(claim: str, effect: str, found: Effect, said: str | None = None) ->
 
 
 def with_accuracy(fleets: Sequence[Fleet], people: Opinion | None, drawn: Floats) -> list[Row]:
-    """A falls and C rises with accuracy, by architecture: the slope of each repeat over the accuracies it reached; of
-    each image where there is one repeat. Without people: ten seeds disagree on fewer images."""
-    rows = []
+    """A falls and C rises with accuracy, by architecture: the slope of each repeat over the accuracies it reached, and
+    of each image. Without people: ten seeds disagree on fewer images."""
+    rows, effect = [], "% of the images for each % of accuracy"
     signs = {"A": -1, "C": 1} if people is not None else {"disagree": -1}
     for name in _architectures(fleets):
         mine = sorted((one for one in fleets if one.architecture == name), key=lambda one: one.target)
@@ -52,13 +53,14 @@ def with_accuracy(fleets: Sequence[Fleet], people: Opinion | None, drawn: Floats
             table = 100 * np.stack([one[key][:repeats] for one in types]).astype(
                 np.float64
             )  # (targets, repeats, images)
-            found = (
-                above_nothing(slopes(table.mean(2), targets), sign) if repeats > 1 or len(targets) < 2 else
-                over_images(slopes(table[:, 0], targets), drawn, sign)
-            )  # fmt: skip
             words = {"A": "A falls with accuracy", "C": "C rises with accuracy",
                      "disagree": "networks disagree less with accuracy"}[key]  # fmt: skip
-            rows += rows_for(f"{words}, {name}", "% of the images for each % of accuracy", found)
+            claim = f"{words}, {name}"
+            if repeats > 1 or len(targets) < 2:
+                rows += rows_for(claim, effect, above_nothing(slopes(table.mean(2), targets), sign))
+            if len(targets) > 1:
+                found = over_images(slopes(table.mean(1), targets), drawn, sign)
+                rows += rows_for(claim + OVER_IMAGES * (repeats > 1), effect, found)
     return rows
 
 
@@ -70,28 +72,30 @@ def slopes(table: Floats, targets: Sequence[float]) -> Floats:
 
 def of_mlps(fleets: Sequence[Fleet], people: Opinion | None, drawn: Floats) -> list[Row]:
     """MLPs have the fewest of type A and the most of type C, at each accuracy: against the nearest other one, over
-    repeats, or over images where one of the two has one. Without people: their seeds disagree least."""
-    rows = []
+    repeats where both have some, and over images. Without people: their seeds disagree least."""
+    rows, effect = [], "difference from the nearest other, % of the images"
     wanted = {"A": -1, "C": 1} if people is not None else {"disagree": -1}
     for target in sorted({one.target for one in fleets}):
         types = {one.architecture: fleet_types(one, people) for one in fleets if one.target == target}
         if MLP not in types or len(types) < 2:
             continue
         for key, sign in wanted.items():
-            # The claim is about all others: it holds where it holds against the one that speaks most against it.
-            tests = [_apart(types[MLP][key], other[key], sign, drawn) for name, other in types.items() if name != MLP]
-            worst = max(tests, key=lambda one: (one.p if math.isfinite(one.p) else 2.0, -sign * one.effect))
             words = {"A": "MLPs have least of type A", "C": "MLPs have most of type C",
                      "disagree": "MLPs disagree least"}[key]  # fmt: skip
-            rows += rows_for(f"{words}, {percent(target)}", "difference from the nearest other, % of the images", worst)
+            claim = f"{words}, {percent(target)}"
+            mine, others = types[MLP][key], [other[key] for name, other in types.items() if name != MLP]
+            repeated = min(len(one) for one in (mine, *others)) > 1
+            if repeated:
+                found = [differ(100 * mine.mean(1), 100 * other.mean(1), sign) for other in others]
+                rows += rows_for(claim, effect, _least(found, sign))
+            found = [over_images(100 * (mine.mean(0) - other.mean(0)), drawn, sign) for other in others]
+            rows += rows_for(claim + OVER_IMAGES * repeated, effect, _least(found, sign))
     return rows
 
 
-def _apart(one: Bools, other: Bools, sign: int, drawn: Floats) -> Effect:
-    """Whether a type is rarer or more frequent in one group than in another, (repeats, images) each."""
-    if min(len(one), len(other)) > 1:
-        return differ(100 * one.mean(1), 100 * other.mean(1), sign)
-    return over_images(100 * (one.mean(0) - other.mean(0)), drawn, sign)
+def _least(tests: Sequence[Effect], sign: int) -> Effect:
+    """A claim about all others holds where it holds against the one that speaks most against it."""
+    return max(tests, key=lambda one: (one.p if math.isfinite(one.p) else 2.0, -sign * one.effect))
 
 
 def softmax_order(nine: Nine, people: Opinion) -> list[Row]:
