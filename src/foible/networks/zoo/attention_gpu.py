@@ -21,7 +21,8 @@ try:
 except ImportError:  # a CPU build of PyTorch, or an operating system without it
     triton = None
 
-MOST = 64  # tokens, and numbers of a head
+MOST = 128  # tokens
+WIDEST = 64  # numbers of a head
 LEAST = 16  # what the GPU's products take at least, each way
 
 if triton is not None:
@@ -79,7 +80,7 @@ if triton is not None:
 
 def fits(mixed: Tensor, heads: int) -> bool:
     """Whether the kernel can take these: bfloat16, and few tokens."""
-    few = mixed.shape[1] <= MOST and mixed.shape[2] <= 3 * heads * MOST
+    few = mixed.shape[1] <= MOST and mixed.shape[2] <= 3 * heads * WIDEST
     return mixed.is_cuda and mixed.dtype == torch.bfloat16 and few and triton is not None and randomness_gpu.works()
 
 
@@ -114,5 +115,5 @@ def _launch(kernel: Any, mixed: Tensor, heads: int, *others: Tensor) -> None:
     with torch.cuda.device(mixed.device):
         kernel[(n * heads,)](
             mixed, *others, length=length, heads=heads, size=size, scale=size**-0.5, tokens=tokens, numbers=numbers,
-            num_warps=1 if tokens <= 32 else 4,
+            num_warps=1 if tokens <= 32 else tokens // 16,
         )  # fmt: skip
