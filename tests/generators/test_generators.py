@@ -401,6 +401,18 @@ def test_a_gan_draws_resumes_and_does_not_encode(tmp_path: Path, monkeypatch: py
         open_generator(str(tmp_path / "whole"))
 
 
+def test_a_gan_of_another_side_draws_images_of_the_same_size() -> None:
+    learning: Any = begin("dcgan?width=2&side=32", (1, 28, 28), 0, 2e-3, torch.device("cpu"))
+    noise = torch.randn(4, 100)
+    assert learning.model.large(noise).shape == (4, 1, 32, 32)
+    assert learning.model.decode(noise).shape == (4, 1, 28, 28)
+    assert learning.discriminator(torch.zeros(4, 1, 32, 32)).shape == (4,)
+    assert learning.step(torch.rand(4, 1, 28, 28), lambda _: noise, Turn(0, torch.zeros(1, 4), 2e-3), 0.0).shape == (2,)
+    for side in (16, 40, 272):
+        with pytest.raises(UserError, match=f"side is {side}: expected a multiple of 16, 32 to 256"):
+            begin(f"dcgan?side={side}", (1, 28, 28), 0, 2e-3, torch.device("cpu"))
+
+
 def test_a_gan_pulls_samples_towards_images() -> None:
     images = torch.full((16, 1, 16, 16), 0.9)
     learning: Any = begin("dcgan?width=2", (1, 16, 16), 0, 2e-3, torch.device("cpu"))

@@ -36,7 +36,8 @@ def train(
     are width (units of a hidden layer) and beta (weight of the divergence).
     vaegan:N is for photographs, all of one size, and wants a GPU; it has
     gamma besides (weight of the reconstruction against the discriminator).
-    dcgan draws and does not encode: for images between classes.
+    dcgan draws and does not encode: for images between classes; it has side
+    (pixels of what is drawn before it is brought to the images' size) and width.
 
     Stopped or killed, the same command goes on where it was. A generator that
     collapsed (NaN, posterior collapse, mode collapse) is kept, named and

@@ -22,41 +22,46 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from foible.errors import UserError
 from foible.generators.base import Drawer, Shape
 from foible.generators.learning import Draw, Optimisers, lower, steepness
 from foible.networks.loop import Turn
 from foible.networks.repeated import Repeated, set_rate
 
-SIDE = 64  # pixels, of what is drawn before it is brought to the images' size
+TIMES, MOST_SIDE = 16, 256  # by how much four of the convolutions enlarge; pixels of a side at most
 KEPT = 4  # the last fifth of all steps so far counts for most of the mean that is kept
 STEEP, EVERY = 3.0, 16  # what the slopes cost, and after how many steps they are looked at, at so many times the cost
 
 
 class Dcgan(Drawer):
-    """The decoder of `latent` numbers. width: feature maps of its last hidden layer."""
+    """The decoder of `latent` numbers. width: feature maps of its last hidden layer. side: pixels of what it draws,
+    before that is brought to the images' size."""
 
-    def __init__(self, shape: Shape, latent: int, *, width: int = 64) -> None:
+    def __init__(self, shape: Shape, latent: int, *, width: int = 64, side: int = 64) -> None:
         super().__init__()
-        self.shape, self.latent, self.width = shape, latent, width
-        layers: list[nn.Module] = [nn.Unflatten(1, (latent, 1, 1)), *_up(latent, 8 * width, stride=1, padding=0)]
+        if side % TIMES or not TIMES < side <= MOST_SIDE:
+            raise UserError(f"generator 'dcgan': side is {side}: expected a multiple of {TIMES}, 32 to {MOST_SIDE}")
+        self.shape, self.latent, self.width, self.side = shape, latent, width, side
+        layers: list[nn.Module] = [nn.Unflatten(1, (latent, 1, 1))]
+        layers += _up(latent, 8 * width, size=side // TIMES, stride=1, padding=0)
         for many in (8, 4, 2):
             layers += _up(many * width, many * width // 2)
         self.decoder = nn.Sequential(*layers, nn.ConvTranspose2d(width, shape[0], 4, 2, 1), nn.Tanh())
         self.apply(_begin)
 
     def large(self, codes: Tensor) -> Tensor:
-        """(n, latent) to images (n, channels, 64, 64) in [−1, 1]."""
+        """(n, latent) to images (n, channels, side, side) in [−1, 1]."""
         images: Tensor = self.decoder(codes)
         return images
 
     def decode(self, codes: Tensor) -> Tensor:
         """(n, latent) to images (n, *shape) in [0, 1]; differentiable."""
         images = 0.5 + 0.5 * self.large(codes).float()
-        return images if self.shape[1:] == (SIDE, SIDE) else F.interpolate(images, self.shape[1:], mode="area")
+        return images if self.shape[1:] == images.shape[2:] else F.interpolate(images, self.shape[1:], mode="area")
 
 
-def _up(channels: int, out: int, stride: int = 2, padding: int = 1) -> list[nn.Module]:
-    return [nn.ConvTranspose2d(channels, out, 4, stride, padding, bias=False), nn.BatchNorm2d(out), nn.ReLU()]
+def _up(channels: int, out: int, size: int = 4, stride: int = 2, padding: int = 1) -> list[nn.Module]:
+    return [nn.ConvTranspose2d(channels, out, size, stride, padding, bias=False), nn.BatchNorm2d(out), nn.ReLU()]
 
 
 def _begin(layer: nn.Module) -> None:
@@ -66,12 +71,12 @@ def _begin(layer: nn.Module) -> None:
         nn.init.normal_(layer.weight, 1.0, 0.02)
 
 
-def _discriminator(channels: int, width: int) -> nn.Module:
+def _discriminator(channels: int, width: int, side: int) -> nn.Module:
     layers: list[nn.Module] = [nn.Conv2d(channels, width, 4, 2, 1), nn.LeakyReLU(0.2)]
     for many in (1, 2, 4):
         layers += [nn.Conv2d(many * width, 2 * many * width, 4, 2, 1, bias=False)]
         layers += [nn.BatchNorm2d(2 * many * width), nn.LeakyReLU(0.2)]
-    return nn.Sequential(*layers, nn.Conv2d(8 * width, 1, 4), nn.Flatten(0)).apply(_begin)
+    return nn.Sequential(*layers, nn.Conv2d(8 * width, 1, side // TIMES), nn.Flatten(0)).apply(_begin)
 
 
 class DcganLearning:
@@ -83,7 +88,7 @@ class DcganLearning:
         assert isinstance(model, Dcgan)
         self.model, self.learner = model, deepcopy(model)  # the mean, and what learns
         device = next(model.parameters()).device
-        self.discriminator = _discriminator(model.shape[0], model.width).to(device)
+        self.discriminator = _discriminator(model.shape[0], model.width, model.side).to(device)
         self.modules = nn.ModuleDict({"model": model, "learner": self.learner, "discriminator": self.discriminator})
         recorded = device.type == "cuda"
         if recorded:
@@ -133,7 +138,8 @@ class DcganLearning:
 
     def _seen(self, images: Tensor) -> Tensor:
         """Images (n, *shape) in [−1, 1] as the discriminator gets them."""
-        return images if images.shape[2:] == (SIDE, SIDE) else F.interpolate(images, (SIDE, SIDE), mode="bilinear")
+        side = self.model.side
+        return images if images.shape[2:] == (side, side) else F.interpolate(images, (side, side), mode="bilinear")
 
     def _said(self, images: Tensor) -> Tensor:
         with torch.autocast(images.device.type, torch.bfloat16, enabled=images.is_cuda):
