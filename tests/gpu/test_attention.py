@@ -12,9 +12,10 @@ from foible.networks.zoo import attention_gpu
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 GPU = torch.device("cuda")
+SIZES = [(17, 8, 16), (50, 8, 8), (5, 2, 20), (64, 2, 64), (1, 1, 16), (65, 8, 8), (128, 1, 64)]
 
 
-@pytest.mark.parametrize(("tokens", "heads", "size"), [(17, 8, 16), (50, 8, 8), (5, 2, 20), (64, 2, 64), (1, 1, 16)])
+@pytest.mark.parametrize(("tokens", "heads", "size"), SIZES)
 def test_it_is_pytorchs_attention_within_the_rounding_of_bfloat16(tokens: int, heads: int, size: int) -> None:
     torch.manual_seed(0)
     mixed = torch.randn(37, tokens, 3 * heads * size, device=GPU, dtype=torch.bfloat16).requires_grad_()

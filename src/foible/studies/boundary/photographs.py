@@ -130,8 +130,9 @@ def run_photographs(
         "CIFAR-10H holds counts and not who said what: κ is error consistency, against the majority.",
         "People agree where all of those drawn chose one class, unless a threshold is named. What fewer people would "
         "say is the mean over all ways to draw them; its interval is over images.",
-        *(("Networks of matched accuracies: where there is one repeat, figures and claims are over images, and tell of "
-           "other images, not of other seeds.",) if fleets else ()),
+        *(("Claims about networks of matched accuracies are told over repeats (other seeds, the same images) and over "
+           "images (other images, the same networks); where there is one repeat, figures and claims are over images "
+           "alone.",) if fleets else ()),
         *missed,
     ]  # fmt: skip
     return result
