@@ -1,5 +1,5 @@
-"""K vision transformers at once on a GPU: batched matmuls over the stacked weights, and the GPU's own attention, which
-has no weights and takes the images of all members as one batch."""
+"""K vision transformers at once on a GPU: batched matmuls over the stacked weights. Attention has no weights and takes
+the images of all members as one batch: a kernel of ours where there is one, PyTorch's own elsewhere."""
 
 from __future__ import annotations
 
