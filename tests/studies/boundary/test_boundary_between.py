@@ -15,6 +15,7 @@ import torch
 from foible import cli
 from foible.errors import UserError
 from foible.findings import Findings
+from foible.recipes.boundary.pairs import read_pairs
 from foible.recipes.boundary.reading import interpolations
 from foible.recipes.boundary.recipe import boundary
 from foible.recipes.train.train import train
@@ -23,6 +24,7 @@ from foible.studies.boundary import stage
 from foible.studies.boundary.networks import Crowd
 from foible.studies.boundary.stage import people_of
 from foible.studies.common import Result
+from foible.testing import write_linear_task
 
 IMAGES = 15
 
@@ -124,6 +126,26 @@ def test_options_of_the_study_are_flags(
 ) -> None:
     assert cli.run(["study", "boundary", "--data", "digits", "--out", str(tmp_path / "out"), *words]) == 2
     assert said in capsys.readouterr().err
+
+
+def test_digits_have_the_papers_first_figure_and_every_digit_in_three_pairs(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Other data have the usual pairs. A folder here that is called like the plan's generator is not taken for it."""
+    asked: list[Any] = []
+    monkeypatch.setattr(stage, "boundary", lambda *_, **how: asked.append((how["generator"], how["pairs"])))
+    monkeypatch.setattr(stage, "train_generator", lambda spec, *_, out, **__: asked.append((spec, out)))
+    monkeypatch.chdir(tmp_path)
+    Path("dcgan").mkdir()
+    plan, own = stage.SCALES["paper"], tmp_path / "out" / "generator"
+    stage.made_between(plan, "digits", tmp_path / "out", "", "basket", {})
+    assert asked[0] == ("dcgan", own)
+    assert asked[1][0] == str(own)
+    pairs = read_pairs(asked[1][1], tuple("0123456789"))
+    assert (1, 3) in pairs
+    assert [sum(digit in pair for pair in pairs) for digit in range(10)] == [3] * 10
+    stage.made_between(plan, f"{write_linear_task(tmp_path)[1]}?test=0.5", tmp_path / "out", "dcgan", "basket", {})
+    assert asked[2:] == [("dcgan", "")]  # the folder, since it was given; three classes
 
 
 def test_fleets_are_packed_into_repeats(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
