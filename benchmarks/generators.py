@@ -2,8 +2,8 @@
 
     python -m benchmarks.generators --networks FOLDER [--data mnist] [--device cuda] [--spec dcgan] [--json FILE]
 
-FOLDER: a basket of 99 % and more. On two cores `--spec "dcgan?width=24&side=32" --epochs 17 --rate 0.0008` is the reduced
-size.
+FOLDER: a basket of 99 % and more. On two cores the reduced size is
+`--spec "dcgan?width=24&side=32" --epochs 17 --rate 0.0008`.
 """
 
 from __future__ import annotations
