@@ -20,9 +20,10 @@ from foible.recipes.boundary.reading import interpolations
 from foible.recipes.boundary.recipe import boundary
 from foible.recipes.train.train import train
 from foible.studies import run_study
-from foible.studies.boundary import stage
+from foible.studies.boundary import between, stage
 from foible.studies.boundary.networks import Crowd
 from foible.studies.boundary.stage import people_of
+from foible.studies.boundary.types import opinion
 from foible.studies.common import Result
 from foible.testing import write_linear_task
 
@@ -175,3 +176,53 @@ def test_fleets_are_packed_into_repeats(monkeypatch: pytest.MonkeyPatch, tmp_pat
     none, _ = stage.fleets_of(plan | {"fleets": ["none"]}, "digits", torch.zeros(4, 1, 28, 28), classes, tmp_path,
                               {"seed": 1, "device": "cpu", "quiet": True})  # fmt: skip
     assert none == []
+
+
+def test_every_recipe_has_seeds_of_its_own_in_the_two_way_table(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Who does not stand at all accuracies is left out of each, and it is said."""
+    asked: list[tuple[str, list[int], Any]] = []
+
+    def crowds(
+        spec: str, _data: str, images: torch.Tensor, targets: Sequence[float], seeds: range, *, recipe: Any, **_: Any
+    ) -> list[Any]:
+        asked.append((spec, list(seeds), recipe))
+        found = []
+        for number, target in enumerate(targets):
+            stood = list(seeds)[number:] if recipe.augment else list(seeds)  # CNN3: the first misses the second target
+            logits = np.zeros((len(stood), len(images), 10), np.float16)
+            for row, seed in enumerate(stood):
+                logits[row, :, (seed + number) % 10] = 1
+            found.append(Crowd(spec, target, stood, logits, np.full(len(stood), target), {}))
+        return found
+
+    monkeypatch.setattr(stage, "crowds", crowds)
+    plan = stage.SCALES["quick"] | {"architectures": ["mlp4", "cnn4"], "targets": (0.9, 0.95), "crossed": 3}
+    classes = tuple("1023456789")  # the images' order; the data's is 0, 1, 2, …
+    pools, missed = stage.crossed_of(plan, "digits", torch.zeros(4, 1, 28, 28), classes, tmp_path,
+                                     {"seed": 0, "device": "cpu", "quiet": True})  # fmt: skip
+    assert [seeds for _, seeds, _ in asked] == [[3 * one, 3 * one + 1, 3 * one + 2] for one in range(6)]
+    assert {spec for spec, *_ in asked} == {"mlp:64", "lenet"}
+    assert list(pools[0]) == ["MLP1", "MLP2", "MLP3", "CNN1", "CNN2", "CNN3"]
+    assert pools[0]["MLP1"][:, 0].tolist() == [1, 0, 2]  # networks say 0, 1, 2, which are numbered 1, 0, 2 here
+    assert pools[1]["MLP1"][:, 0].tolist() == [0, 2, 3]
+    assert len(pools[0]["CNN3"]) == len(pools[1]["CNN3"]) == 2
+    assert len(missed) == 1
+    assert missed[0].startswith("CNN3: 1 of 3 seeds")
+
+
+def test_the_two_way_table_counts_who_disagrees_or_errs() -> None:
+    """Of four networks one says something else on half of the images, at one of two accuracies."""
+    same, other = np.zeros((1, 4), int), np.array([[0, 0, 1, 1]])
+    pools = [{"MLP1": same, "MLP2": same, "CNN1": same, "CNN2": same}]
+    pools.append(pools[0] | {"CNN2": other})
+    found = {row.quantity: row.measured for row in between._factorial(pools, None)}
+    what = "disagrees with another network, %"
+    assert found[f"CNN, recipe 2: {what}"] == pytest.approx(25.0)  # with all others, on half: mean of 0 and 50
+    assert found[f"MLP, recipe 1: {what}"] == pytest.approx(25 / 3)
+    people = opinion(np.array([[10, 0], [10, 0], [10, 0], [5, 5]]))
+    wrong = {row.quantity: row.measured for row in between._factorial(pools, people)}
+    what = "people agree and it says something else, %"
+    assert wrong[f"CNN, recipe 2: {what}"] == pytest.approx(12.5)  # one of four, at one of two accuracies
+    assert wrong[f"MLP, mean: {what}"] == 0

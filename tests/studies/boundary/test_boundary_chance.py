@@ -6,16 +6,16 @@ import math
 
 import numpy as np
 import pytest
-from scipy.stats import spearmanr
+from scipy.stats import f, spearmanr
 
 from foible.studies.boundary.chance import (
     Effect,
     above_nothing,
     differ,
-    main_effect,
     mean_interval,
     rank_correlation,
     times,
+    two_way,
     verdict,
 )
 
@@ -73,9 +73,29 @@ def test_signs_and_shuffles_give_their_exact_p() -> None:
     assert verdict(Effect(1.0, 0.0, 2.0, 0.5, 4)) == "not decided"
 
 
-def test_a_two_way_table_is_shuffled_within_columns() -> None:
-    rows = np.array([[1.0, 1.1, 1.2], [5.0, 5.1, 5.2], [9.0, 9.1, 9.2]])
-    assert main_effect(rows) == pytest.approx(6 / 216)  # the same order in all three columns, whichever it is
-    assert main_effect(rows.T) > 0.02  # columns hardly differ, but always in one direction
-    assert main_effect(np.ones((3, 3))) == 1.0
-    assert math.isnan(main_effect(np.ones((1, 3))))
+def test_a_two_way_table_is_shuffled_within_columns_and_rows() -> None:
+    rows = np.array([[1.0, 1.1, 1.2], [5.0, 5.1, 5.2], [9.0, 9.1, 9.2]])[..., None]
+    found = two_way(rows)
+    assert found.rows[0] == pytest.approx(96 / 96.06)  # 3 · (16 + 0 + 16) of all squares, the rest 3 · 0.02
+    assert found.rows[1] == pytest.approx(6 / 216, abs=0.005)  # the same order in all three columns, whichever it is
+    assert found.columns[0] == pytest.approx(0.06 / 96.06)
+    assert found.columns[1] == pytest.approx(6 / 216, abs=0.005)  # hardly differ, but always in one direction
+    assert math.isnan(found.together[1])  # one value a cell
+    assert two_way(np.ones((3, 3, 1))).rows[1] == 1.0
+    assert math.isnan(two_way(np.arange(3.0).reshape(1, 3, 1)).rows[1])
+
+
+def test_shares_of_a_two_way_table_are_those_of_an_analysis_of_variance() -> None:
+    draw = np.random.default_rng(3)
+    values = draw.normal(0, 1, (3, 2, 8)) + np.array([0.0, 1.0, 5.0])[:, None, None]
+    found = two_way(values)
+    whole = ((values - values.mean()) ** 2).sum()
+    within = ((values - values.mean(2, keepdims=True)) ** 2).sum()
+    assert sum(share for share, _ in found) == pytest.approx(1 - within / whole)
+    # F of both together, as scipy has it for the same squares: shuffles agree with theory.
+    ratio = (found.together[0] * whole / 2) / (within / 42)
+    assert found.together[1] == pytest.approx(f.sf(ratio, 2, 42), abs=0.03)
+    assert found.rows[1] < 0.001
+    assert found.columns[1] > 0.05
+    values[2, 1] += 4.0  # one cell alone
+    assert two_way(values).together[1] < 0.001

@@ -176,14 +176,34 @@ def test_softmax_order_and_certainties() -> None:
 
 
 def test_a_two_way_table_has_its_means() -> None:
-    values, rows, columns = claims.two_way({f"{kind}{n}": 10.0 * at + n for at, kind in enumerate(("MLP", "CNN", "ViT"))
-                                            for n in (1, 2, 3)})  # fmt: skip
-    assert rows == ["MLP", "CNN", "ViT"]
-    table = of(claims.factorial(values, rows, columns, "wrong, %"))
+    each = {f"{kind}{n}": np.array([10.0 * at + n]) for at, kind in enumerate(("MLP", "CNN", "ViT")) for n in (1, 2, 3)}
+    table = of(claims.factorial(each, "wrong, %"))
     assert table["CNN, mean: wrong, %"].measured == pytest.approx(12.0)
     assert table["recipe 3, mean: wrong, %"].measured == pytest.approx(13.0)
+    assert table["ViT, recipe 1: wrong, %"].measured == 21.0
     assert "architectures: p (they differ)" in table
-    assert claims.two_way({"MLP1": 1.0, "CNN2": 2.0})[0].size == 0
+    assert table["both together: p (cannot be told)"].measured is None
+    assert "both together: share of the variance, %" not in table
+    assert claims.factorial({"MLP1": np.ones(2), "CNN2": np.ones(2)}, "wrong, %") == []
+    assert claims.factorial(each | {"MLP1": np.zeros(0)}, "wrong, %") == []
+
+
+def test_seeds_of_a_two_way_table_tell_what_both_do_together() -> None:
+    draw = np.random.default_rng(0)
+    each = {f"{kind}{n}": draw.normal(20 + 3 * (kind == "CNN" and n == 2), 0.5, 5)
+            for kind in ("MLP", "CNN") for n in (1, 2)}  # fmt: skip
+    each["MLP1"] = np.append(each["MLP1"], 99.0)  # one seed more than the others have
+    rows = claims.factorial(each, "wrong, %")
+    table = of(rows)
+    cell = table["CNN, recipe 2: wrong, %"]
+    assert cell.n == 5
+    assert cell.measured == pytest.approx(each["CNN2"].mean())
+    assert cell.low is not None
+    assert cell.low < cell.measured < 99
+    assert "both together: p (they differ)" in table
+    shares = [row.measured for row in rows if "share of the variance" in row.quantity]
+    assert len(shares) == 3
+    assert 90 < sum(one for one in shares if one is not None) < 100
 
 
 def test_colours_of_figure_4() -> None:

@@ -27,17 +27,19 @@ from foible.studies.boundary.stage import (
     SCALES,
     Judged,
     People,
+    crossed_of,
+    drawn_with,
     fleets_of,
     hunted,
     judged,
     made_between,
     nine_of,
     people_of,
-    specs_of,
+    recipes_of,
     told,
 )
 from foible.studies.boundary.tables import Fleet, percent
-from foible.studies.boundary.types import Floats, Opinion, flips, opinion
+from foible.studies.boundary.types import Floats, Ints, Opinion, flips, opinion
 from foible.studies.common import Result, Row, fewer, mean_row
 
 ALONG = "Along α: where networks change their mind"
@@ -49,7 +51,8 @@ NOTES = (
     "again), which tells of other images and the same networks. Where images are shuffled, p takes them for "
     "independent.",
     "Recipe 3 is another one in each architecture (step and batch; augmentation; decay): the recipes of the two-way "
-    "table are the paper's, not one factor.",
+    "table are the paper's, not one factor. Where it has several seeds a recipe, “both together” is what neither the "
+    "architecture nor the recipe does alone; what is left of the variance lies between seeds.",
     "Types A and C of one network are those of it and another, mean over the others. Accuracy and calibration are of "
     "the test images; κ is Cohen's, of classes, against what most people chose.",
 )
@@ -85,6 +88,13 @@ def run_between(
         made = interpolations(run)
         groups = [judged(folder, target, made, test, device) for target, folder in sorted(folders.items())]
         fleets, missed = ([], []) if basket else fleets_of(plan, used, made.images, made.classes, out, how)
+        crossed = [
+            {name: own[None] for name, own in zip(group.nine.names, group.nine.said, strict=True) if name in RECIPES}
+            for group in groups
+        ]
+        if not basket and plan["crossed"] > 1 and plan["fleets"] != ["none"]:
+            crossed, left = crossed_of(plan, used, made.images, made.classes, out, how)
+            missed += left
     people = people_of(run, made)
     settings = {
         "data": named, "images": len(made.ids), "walks": len(np.unique(made.pair)), "run": run.name,
@@ -93,13 +103,14 @@ def run_between(
         "accuracies, %": {percent(group.nine.target): [round(one, 2) for one in group.nine.accuracy.tolist()]
                           for group in groups},
         "seeds": {f"{one.architecture}, {percent(one.target)}": told(one) for one in fleets},
-        **({} if basket else {"architectures": specs_of(plan)}),
-        **({} if images else {"generator": generator or plan["generator"]}),
+        **({} if basket else {"recipes": {name: one.told() for name, one in recipes_of(plan).items()}}),
+        "seeds in the two-way table": {name: len(said) for name, said in crossed[0].items()},
+        "images drawn": drawn_with(run),
         **({"trained on": plan["images"], "tested on": len(test)} if used != named else {}),
         "trials of a hunt": plan["trials"],
     }  # fmt: skip
     result = Result("boundary", scale, settings, seed)
-    _rows(result, made, groups, fleets, people, seed)
+    _rows(result, made, groups, fleets, crossed, people, seed)
     hunts = [hunted(one.folder, used, out / f"hunt-{one.nine.target:g}", plan, how) for one in groups]
     _metrics(result, groups, made, people, hunts)
     result.notes += [*_labelled(run, made, people), *missed, *NOTES]
@@ -121,8 +132,9 @@ def _labelled(run: Path, made: Interpolations, people: People) -> list[str]:
 
 
 def _rows(
-    result: Result, made: Interpolations, groups: Sequence[Judged], fleets: Sequence[Fleet], people: People, seed: int
-) -> None:
+    result: Result, made: Interpolations, groups: Sequence[Judged], fleets: Sequence[Fleet],
+    crossed: Sequence[Mapping[str, Ints]], people: People, seed: int,
+) -> None:  # fmt: skip
     drawn = times(made.pair, seed)
     labelled = len(people.one_by_one) > 0
     said = opinion(people.counts) if labelled else None
@@ -152,26 +164,23 @@ def _rows(
             rows += claims.like_people(group.nine, people.one_by_one, drawn)
         for fleet in fleets:
             rows += claims.certainties(fleet, people.counts, drawn)
-    rows += _factorial(groups, said)
+    rows += _factorial(crossed, said)
     rows += _along(made, groups[-1], people)
 
 
-def _factorial(groups: Sequence[Judged], said: Opinion | None) -> list[Row]:
-    """Mean over accuracies of what each of the nine gets wrong; without people, of how often another disagrees."""
-    names = [name for name in RECIPES if all(name in group.nine.names for group in groups)]
-    each: dict[str, float] = {}
-    for name in names:
-        parts = []
-        for group in groups:
-            own = group.nine.said[group.nine.names.index(name)]
-            parts.append(((own != said.label) & said.agree).mean() if said is not None else
-                         metrics.with_another(group.nine.said)[group.nine.names.index(name)].mean())  # fmt: skip
-        each[name] = 100 * float(np.mean(parts))
-    values, rows, columns = claims.two_way(each)
-    if values.size < 4:
-        return []
+def _factorial(pools: Sequence[Mapping[str, Ints]], said: Opinion | None) -> list[Row]:
+    """What each recipe gets wrong, a value a seed, mean over accuracies; without people, how often another network
+    disagrees. pools: by accuracy, by recipe (seeds, images)."""
+    each: dict[str, list[Floats]] = {}
+    for pool in filter(None, pools):
+        everyone = np.concatenate(list(pool.values()))
+        wrong = metrics.with_another(everyone) if said is None else (everyone != said.label) & said.agree
+        parts = np.split(100 * wrong.mean(1), np.cumsum([len(own) for own in pool.values()])[:-1])
+        for name, part in zip(pool, parts, strict=True):
+            each.setdefault(name, []).append(part)
     what = "people agree and it says something else, %" if said is not None else "disagrees with another network, %"
-    return claims.factorial(values, rows, columns, what)
+    whole = {name: np.mean(parts, 0) for name, parts in each.items() if len(parts) == len(pools)}
+    return claims.factorial(whole, what)
 
 
 def _along(made: Interpolations, group: Judged, people: People) -> list[Row]:

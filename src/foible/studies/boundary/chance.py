@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from itertools import permutations, product
+from itertools import product
 from typing import NamedTuple
 
 import numpy as np
@@ -16,7 +16,6 @@ from foible.studies.boundary.types import Floats, Ints
 
 DRAWS = 1000
 SHUFFLES = 9999
-MOST_EXACT = 50_000  # orders of a table that are all tried
 
 
 class Effect(NamedTuple):
@@ -144,15 +143,53 @@ def differ(one: Floats, other: Floats, sign: int) -> Effect:
     return Effect(gap, gap - half, gap + half, p, a + b, against)
 
 
-def main_effect(table: Floats) -> float:
-    """How likely rows of a two-way table (rows, columns) differ as much by chance: the values of each column are put
-    into every order. NaN for a table of one row, or of too many orders."""
-    rows, columns = table.shape
-    if rows < 2 or math.factorial(rows) ** columns > MOST_EXACT:
-        return math.nan
-    orders = np.array(list(permutations(range(rows))))  # (orders, rows)
-    shuffled = table.T[:, orders]  # (columns, orders, rows)
-    chosen = np.array(list(product(range(len(orders)), repeat=columns)))
-    means = sum(shuffled[column][chosen[:, column]] for column in range(columns)) / columns  # (ways, rows)
-    spread = np.var(means, axis=1)
-    return float((spread >= float(table.mean(1).var()) - 1e-12).mean())
+class Parts(NamedTuple):
+    """What values of a two-way table differ by: (share of their variance, p) of its rows, its columns, and of both
+    together: what neither does alone."""
+
+    rows: tuple[float, float]
+    columns: tuple[float, float]
+    together: tuple[float, float]
+
+
+def two_way(values: Floats) -> Parts:
+    """values: (rows, columns, n), of each cell as many. p by shuffles: of rows, among the rows of each column; of
+    columns, among the columns of each row; of both together, of all that is left once the means of rows and columns are
+    taken away. NaN where there is nothing to shuffle: in a table of one row, and for both together of one value a cell.
+    """
+    whole = float(((values - values.mean()) ** 2).sum())
+
+    def part(size: Floats, shuffled: Floats, able: bool) -> tuple[float, float]:
+        if not able or whole <= 0:
+            return (float(size) / whole if whole > 0 else math.nan), (math.nan if not able else 1.0)
+        return float(size) / whole, (1 + float((shuffled >= size - 1e-9 * whole).sum())) / (SHUFFLES + 1)
+
+    rows, columns, n = values.shape
+    left = values - values.mean((1, 2), keepdims=True) - values.mean((0, 2), keepdims=True) + values.mean()
+    return Parts(
+        part(_by_row(values), _by_row(_shuffled(values)), rows > 1),
+        part(_by_row(values.swapaxes(0, 1)), _by_row(_shuffled(values.swapaxes(0, 1))), columns > 1),
+        part(_together(left), _together(_shuffled(left.reshape(-1, 1, n)).reshape(-1, *left.shape)),
+             min(rows, columns, n) > 1),
+    )  # fmt: skip
+
+
+def _shuffled(values: Floats) -> Floats:
+    """(SHUFFLES, rows, columns, n): the values of each column, shuffled among its rows."""
+    rows, columns, n = values.shape
+    each = values.swapaxes(0, 1).reshape(columns, rows * n)
+    order = np.random.default_rng([rows, columns, n]).random((SHUFFLES, *each.shape)).argsort(2)
+    return np.take_along_axis(each[None], order, 2).reshape(SHUFFLES, columns, rows, n).swapaxes(1, 2)
+
+
+def _by_row(values: Floats) -> Floats:
+    """(…): how far the means of rows lie apart, as a sum of squares. values: (…, rows, columns, n)."""
+    many = values.shape[-2] * values.shape[-1]
+    return np.asarray(many * ((values.mean((-2, -1)) - values.mean((-3, -2, -1))[..., None]) ** 2).sum(-1))
+
+
+def _together(values: Floats) -> Floats:
+    """(…): how far the means of cells lie from what their row and their column say, as a sum of squares."""
+    cells = values.mean(-1)
+    apart = cells - cells.mean(-1, keepdims=True) - cells.mean(-2, keepdims=True) + cells.mean((-2, -1), keepdims=True)
+    return np.asarray(values.shape[-1] * (apart**2).sum((-2, -1)))

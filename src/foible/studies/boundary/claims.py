@@ -16,18 +16,19 @@ from foible.studies.boundary.chance import (
     above_nothing,
     differ,
     interval,
-    main_effect,
     over_images,
     rank_correlation,
+    two_way,
     verdict,
 )
 from foible.studies.boundary.tables import Fleet, Nine, apart, fleet_types, percent
 from foible.studies.boundary.types import Floats, Ints, Opinion, certainty, opinion, types_of
-from foible.studies.common import Row
+from foible.studies.common import Row, mean_row
 
-CLAIMS, FACTORIAL = "Claims", "Architecture × recipe, the nine networks"
+CLAIMS, FACTORIAL = "Claims", "Architecture × recipe"
 OVER_IMAGES = ", over images"  # of the same networks; without these words over repeats, where there are any
 MLP = paper.ARCHITECTURES["mlp4"]
+DIGITS = "0123456789"
 
 
 def rows_for(claim: str, effect: str, found: Effect, said: str | None = None) -> list[Row]:
@@ -141,36 +142,36 @@ def like_people(nine: Nine, one_by_one: Ints, drawn: Floats) -> list[Row]:
                     "people less networks, % of the images", found, said)  # fmt: skip
 
 
-def factorial(values: Floats, rows: Sequence[str], columns: Sequence[str], what: str) -> list[Row]:
-    """A two-way table with the means of its rows and columns, and an exact permutation test of each.
+def factorial(each: Mapping[str, Floats], what: str) -> list[Row]:
+    """A two-way table with the means of its cells, rows and columns, and what values differ by; none where a cell is
+    missing.
 
-    values: (architectures, recipes), a network each.
+    each: by network, called after architecture and recipe (MLP1 … ViT3), values (n,), one a seed.
     """
-    cells = [
-        Row(FACTORIAL, f"{row}, {column}: {what}", None, float(values[i, j]), n=1)
-        for i, row in enumerate(rows)
+    kinds = list(dict.fromkeys(name.rstrip(DIGITS) for name in each))
+    recipes = sorted({name[len(name.rstrip(DIGITS)) :] for name in each})
+    n = min(map(len, each.values()), default=0)
+    if len(kinds) * len(recipes) != len(each) or len(each) < 4 or not n:
+        return []
+    values = np.array([[each[f"{kind}{recipe}"][:n] for recipe in recipes] for kind in kinds])
+    columns = [f"recipe {recipe}" for recipe in recipes]
+    rows = [
+        mean_row(FACTORIAL, f"{kind}, {column}: {what}", None, values[i, j], least=0, most=100)
+        for i, kind in enumerate(kinds)
         for j, column in enumerate(columns)
     ]
-    means = [
-        Row(FACTORIAL, f"{name}, mean: {what}", None, float(mean), n=len(values) * values.shape[1] // many)
-        for names, many, axis in ((rows, len(rows), 1), (columns, len(columns), 0))
+    rows += [
+        Row(FACTORIAL, f"{name}, mean: {what}", None, float(mean), n=values.size // len(names))
+        for names, axis in ((kinds, (1, 2)), (columns, (0, 2)))
         for name, mean in zip(names, values.mean(axis), strict=True)
     ]
-    tests = []
-    for name, p in (("architectures", main_effect(values)), ("recipes", main_effect(values.T))):
+    for name, (share, p) in zip(("architectures", "recipes", "both together"), two_way(values), strict=True):
         said = "cannot be told" if not math.isfinite(p) else "they differ" if p < 0.05 else "no difference is seen"
-        tests.append(Row(FACTORIAL, f"{name}: p ({said})", None, p if math.isfinite(p) else None, n=values.size))
-    return cells + means + tests
-
-
-def two_way(values: Mapping[str, float]) -> tuple[Floats, list[str], list[str]]:
-    """Networks named by architecture and number of recipe (MLP1 … ViT3) as a table; empty where one is missing."""
-    architectures = list(dict.fromkeys(name.rstrip("0123456789") for name in values))
-    numbers = sorted({name[len(name.rstrip("0123456789")) :] for name in values})
-    if any(f"{one}{number}" not in values for one in architectures for number in numbers):
-        return np.zeros((0, 0)), [], []
-    table = np.array([[values[f"{one}{number}"] for number in numbers] for one in architectures])
-    return table, architectures, [f"recipe {number}" for number in numbers]
+        # Of one value a cell, what both do together is not to be told from what chance does.
+        if math.isfinite(share) and (n > 1 or math.isfinite(p)):
+            rows.append(Row(FACTORIAL, f"{name}: share of the variance, %", None, 100 * share, n=values.size))
+        rows.append(Row(FACTORIAL, f"{name}: p ({said})", None, p if math.isfinite(p) else None, n=values.size))
+    return rows
 
 
 def _architectures(fleets: Sequence[Fleet]) -> list[str]:

@@ -20,7 +20,8 @@ from foible.errors import UserError
 from foible.processes import one_thread
 from foible.studies.boundary import claims, figures, metrics, paper, tables
 from foible.studies.boundary.chance import rank_correlation, times
-from foible.studies.boundary.stage import fleets_of, hunted, told
+from foible.studies.boundary.networks import Recipe
+from foible.studies.boundary.stage import fleets_of, hunted, specs_of, told
 from foible.studies.boundary.types import (
     Bools,
     Floats,
@@ -105,8 +106,11 @@ def run_photographs(
         "data": named, "people": people or "CIFAR-10H", "networks": list(group.names), "people an image": crowd,
         "images": len(test), "trials of a hunt": plan["trials"],
         **({"trained on": start, "of": "the test split"} if start and not basket else {}),
-        **({"matched": {f"{one.architecture}, {one.target:g} %": told(one) for one in fleets}} if fleets else {}),
     }  # fmt: skip
+    if fleets:
+        specs = specs_of(plan | {"architectures": []})
+        settings["matched"] = {f"{one.architecture}, {one.target:g} %": told(one) for one in fleets}
+        settings["recipes"] = {one.architecture: Recipe(specs[one.architecture]).told() for one in fleets}
     result = Result("boundary", scale, settings, seed)
     few = fewer_people(counts, crowd, seed)
     drawn = times(np.arange(len(test)), seed)

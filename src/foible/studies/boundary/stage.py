@@ -17,13 +17,14 @@ from torch import Tensor
 from foible.basket import Basket
 from foible.data import Dataset, load
 from foible.errors import UserError
+from foible.findings import Findings
 from foible.findings.tally import summarise
 from foible.generators import train_generator
 from foible.recipes.boundary.reading import Interpolations, people_one_by_one
 from foible.recipes.boundary.recipe import boundary
 from foible.recipes.hunt.recipe import hunt
 from foible.studies.boundary.metrics import Measured
-from foible.studies.boundary.networks import RECIPES, WITHIN, crowds, nine
+from foible.studies.boundary.networks import RECIPES, WITHIN, Recipe, crowds, nine
 from foible.studies.boundary.paper import ARCHITECTURES
 from foible.studies.boundary.tables import Fleet, Nine, percent
 from foible.studies.boundary.types import Bools, Floats, Ints, votes
@@ -37,13 +38,13 @@ SCALES: dict[str, dict[str, Any]] = {
     "quick": {
         "images": 3000, "tested": 500, "generator": "vae:10", "generator_epochs": 15, "ends": "images", "sure": 0.9,
         "targets": (0.8, 0.85), "higher": (), "repeats": 2, "seeds": 2, "epochs": 20, "within": 0.01,
-        "fleets": ["mlp4", "cnn4"], "trials": 8, "patience": 30,
+        "fleets": ["mlp4", "cnn4"], "crossed": 3, "trials": 8, "patience": 30,
         "specs": {"mlp4": "mlp:64", "cnn4": "lenet", "vit4": "vit4:patch=14"},
     },
     "paper": {
         "images": 0, "tested": 0, "generator": "dcgan", "generator_epochs": None, "ends": "samples", "sure": 0.99,
         "targets": (0.975, 0.98, 0.985), "higher": (0.99, 0.995), "repeats": 10, "seeds": 10, "epochs": None,
-        "within": WITHIN, "trials": 200, "patience": 250, "specs": {"vit4": "vit4:patch=7,width=128"},
+        "within": WITHIN, "crossed": 10, "trials": 200, "patience": 250, "specs": {"vit4": "vit4:patch=7,width=128"},
     },
 }  # fmt: skip
 
@@ -76,16 +77,20 @@ def specs_of(plan: Mapping[str, Any]) -> dict[str, str]:
     return {ARCHITECTURES[one]: plan["specs"].get(one, one) for one in wanted}
 
 
-def nine_of(plan: Mapping[str, Any], used: str, out: Path, how: Mapping[str, Any]) -> dict[float, str]:
-    """By target, the folder of a basket of the nine that stand at it."""
+def recipes_of(plan: Mapping[str, Any]) -> dict[str, Recipe]:
+    """The nine, of the plan's architectures."""
     specs = specs_of(plan)
-    recipes = {
+    return {
         name: replace(recipe, spec=specs[kind])
         for name, recipe in RECIPES.items()
         if (kind := name.rstrip("123")) in specs
     }
-    folders = nine(used, out / "nine", plan["targets"], recipes=recipes, epochs=plan["epochs"], within=plan["within"],
-                   **how)  # fmt: skip
+
+
+def nine_of(plan: Mapping[str, Any], used: str, out: Path, how: Mapping[str, Any]) -> dict[float, str]:
+    """By target, the folder of a basket of the nine that stand at it."""
+    folders = nine(used, out / "nine", plan["targets"], recipes=recipes_of(plan), epochs=plan["epochs"],
+                   within=plan["within"], **how)  # fmt: skip
     return {100 * target: str(folder) for target, folder in folders.items()}
 
 
@@ -159,6 +164,41 @@ def fleets_of(
                           100 * crowd.accuracy[:whole].reshape(-1, many))
                 )  # fmt: skip
     return fleets, missed
+
+
+def crossed_of(
+    plan: Mapping[str, Any], used: str, images: Tensor, classes: Sequence[str], out: Path, how: Mapping[str, Any]
+) -> tuple[list[dict[str, Ints]], list[str]]:
+    """Every recipe from several seeds, for the two-way table: at each target, what each recipe's seeds say of the
+    images, (seeds, images); and how many of them do not stand at all targets, which are left out."""
+    known = load(used, "test", quiet=True).classes
+    place = [known.index(name) for name in classes]
+    pools: list[dict[str, Ints]] = [{} for _ in plan["targets"]]
+    missed = []
+    for number, (name, recipe) in enumerate(recipes_of(plan).items()):
+        first = (how["seed"] * len(RECIPES) + number) * plan["crossed"]  # a seed is of one recipe alone
+        made = crowds(
+            recipe.spec, used, images, plan["targets"], range(first, first + plan["crossed"]), out=out / "crossed",
+            device=how["device"], quiet=how["quiet"], epochs=plan["epochs"], within=plan["within"], recipe=recipe,
+        )  # fmt: skip
+        stood = set.intersection(*(set(crowd.seeds) for crowd in made))
+        if len(stood) < plan["crossed"]:
+            missed.append(f"{name}: {plan['crossed'] - len(stood)} of {plan['crossed']} seeds of the two-way table did "
+                          "not stand at all accuracies; it has as many of each recipe as the least.")  # fmt: skip
+        for pool, crowd in zip(pools, made, strict=True):
+            rows = [row for row, seed in enumerate(crowd.seeds) if seed in stood]
+            pool[name] = crowd.logits[rows][..., place].argmax(2).astype(np.int64)
+    return pools, missed
+
+
+def drawn_with(run: Path) -> dict[str, Any]:
+    """How the images of a run were made, for the settings of a study."""
+    findings = Findings.open(run)
+    [own, *_] = findings.configs.values()
+    names = findings.classes
+    pairs = [f"{names[one]}-{names[other]}" for one, other in own["pairs"] if one >= 0]
+    wanted = ("space", "space_sha256", "ends", "sure", "samples", "seed", "steps")
+    return {name: own[name] for name in wanted if name in own} | {"pairs": pairs}
 
 
 def told(fleet: Fleet) -> str:

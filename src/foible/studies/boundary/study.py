@@ -40,6 +40,7 @@ def run(
     higher: str = "",
     repeats: int = 0,
     seeds: int = 0,
+    crossed: int = 0,
     epochs: int = 0,
     trials: int = 0,
 ) -> Result:
@@ -51,13 +52,14 @@ def run(
     to be trained. images: a run of `foible boundary make`. architectures: some of mlp4, cnn4, vit4, blanks between
     them; fleets: those of them that are trained from many seeds, none for none. targets: test accuracies, as
     0.975,0.98; higher: those of CNNs besides, none where targets are given alone. repeats, seeds: so many times so
-    many networks of each architecture; epochs: at most. trials: of the hunt against each network. 0 and nothing take
-    the scale's own.
+    many networks of each architecture; crossed: so many of each of the nine recipes in the two-way table, 1 for the
+    nine networks themselves; epochs: at most. trials: of the hunt against each network. 0 and nothing take the scale's
+    own.
     """
     given = {
         "architectures": architectures.split(), "fleets": fleets.split(),
         "targets": _accuracies("targets", targets), "higher": _accuracies("higher", higher),
-        "repeats": repeats, "seeds": seeds, "epochs": epochs, "trials": trials, "few": few,
+        "repeats": repeats, "seeds": seeds, "crossed": crossed, "epochs": epochs, "trials": trials, "few": few,
     }  # fmt: skip
     how: dict[str, Any] = {
         "scale": scale, "out": out, "seed": seed, "device": device, "basket": basket, "quiet": quiet, "given": given,
