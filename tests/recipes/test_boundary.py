@@ -313,6 +313,49 @@ def test_a_class_that_no_sample_shows_is_said_with_a_sheet_to_look_at(task: dict
     assert not (tmp_path / "run").exists()  # the next try may have the same --out
 
 
+class Spoiling:
+    """Keeps images as they are, but for those that are `spoilt`: of these it makes the image of another class."""
+
+    shape, latent = SHAPE, 144
+
+    def __init__(self, spoilt: torch.Tensor, other: torch.Tensor) -> None:
+        self.spoilt, self.other = spoilt.flatten(1), other.flatten(1)
+
+    def encode(self, images: torch.Tensor) -> torch.Tensor:
+        return images.flatten(1)
+
+    def decode(self, codes: torch.Tensor) -> torch.Tensor:
+        same = (codes[:, None] == self.spoilt).all(2)
+        return torch.where(same.any(1, keepdim=True), self.other[same.int().argmax(1)], codes).view(-1, *SHAPE)
+
+    def to(self, _: torch.device) -> Spoiling:
+        return self
+
+
+def test_an_image_that_the_generator_spoils_is_no_end(capsys: pytest.CaptureFixture[str]) -> None:
+    basket = linear_basket(3)
+    blobs = data(basket)
+
+    def ends(spoilt: torch.Tensor, other: torch.Tensor) -> tuple[Any, torch.Tensor]:
+        generator = Spoiling(to_floats(spoilt), to_floats(other))
+        found = foible.boundary(basket, blobs, generator=generator, ends="images", pairs="0-1,1-2,0-2", steps=2)
+        made = interpolations(found)
+        return made, torch.stack([decode_png(png) for png in found.column("origin")[::2]])[[0, 1, 2]]
+
+    none = torch.zeros(1, *SHAPE, dtype=torch.uint8)
+    _, first = ends(none, none)  # those of 0, of 1, and of 0 once more
+    spoilt = first[:2]
+    made, others = ends(spoilt, spoilt.flip(0))
+    assert (made.said == made.ends[np.arange(6), np.arange(6) % 2]).all()
+    assert not any(torch.equal(one, own) for one in others for own in spoilt)
+    assert "called otherwise" not in capsys.readouterr().err
+    every = blobs.images[blobs.labels == 1]
+    made, others = ends(every, spoilt[:1].expand_as(every))
+    assert torch.equal(others[1], spoilt[1])  # the first of them all the same
+    assert (made.said[:, 1] == 0).all()  # and the line ends where it should not
+    assert "what the generator makes of images of 1 is called otherwise" in capsys.readouterr().err
+
+
 def test_a_class_that_no_image_shows() -> None:
     class Never(nn.Module):
         def forward(self, images: torch.Tensor) -> torch.Tensor:
