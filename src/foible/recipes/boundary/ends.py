@@ -157,7 +157,8 @@ def _of_images(task: Task, classes: Sequence[int]) -> dict[int, End]:
     if missing:
         raise UserError(
             f"no image of {task.matched.data.name!r} ({task.matched.data.split}) that shows {some(missing, 8)} is "
-            "classified right by all networks: leave it out of --pairs, or check the class order"
+            "classified right by all networks: leave it out of --pairs, give two photographs with --from and --to, or "
+            "check the class order"
         )
     spoilt = [names[number] for number in classes if number not in clean]
     if spoilt and not task.quiet:

@@ -31,7 +31,7 @@ class Interpolations(NamedTuple):
     ids: list[str]
     pngs: list[bytes]
     pair: Ints  # (n,), the number of its walk
-    ends: Ints  # (n, 2), the classes at both ends of its walk; -1 where the networks do not agree on a photograph
+    ends: Ints  # (n, 2), the classes at both ends of its walk; -1 of a photograph on which networks have no majority
     alpha: Floats  # (n,), 0 at the first end, 1 at the second
     said: Ints  # (networks, n), -1 where an answer is no number
     sure: Floats  # (networks, n), the largest softmax
@@ -92,16 +92,21 @@ def candidates(run: Run) -> int:
 
 
 def _ends(pair: Ints, said: Ints, settings: list[dict[str, Any]], classes: int) -> Ints:
-    """The classes of the settings; of two photographs, which have none, what all networks call the walk's ends."""
+    """The classes of the settings; of two photographs, which have none, what most networks call the walk's ends."""
     known = np.asarray([one["pairs"][lane] for lane, one in zip(pair.tolist(), settings, strict=True)], np.int64)
     ends = known.reshape(len(pair), 2)
     if (ends >= classes).any():
         raise ValueError("a line leads to no class")
     for lane in np.unique(pair[(ends < 0).any(1)]) if len(pair) else ():
         mine = np.flatnonzero(pair == lane)
-        both = said[:, [mine[0], mine[-1]]]
-        ends[mine] = np.where((both == both[0]).all(0), both[0], -1)
+        ends[mine] = [_most(said[:, place]) for place in (mine[0], mine[-1])]
     return ends
+
+
+def _most(said: Ints) -> int:
+    """What more than half of the networks say; -1 where there is no such class."""
+    known, counts = np.unique(said[said >= 0], return_counts=True)
+    return int(known[counts.argmax()]) if 2 * counts.max(initial=0) > len(said) else -1
 
 
 def people_one_by_one(run: Run) -> Ints:
