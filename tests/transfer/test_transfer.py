@@ -23,7 +23,7 @@ from foible.testing import linear_basket, linear_trials
 from foible.transfer import SCHEMA, Source, amplify, from_findings, load, rms, save, select, transfer
 from foible.transfer import tensor as module
 from foible.transfer.figures import draw, heat_map
-from foible.transfer.tables import grid, markdown, rich_table
+from foible.transfer.tables import grid, markdown
 
 SHAPE = (1, 2, 2)
 
@@ -213,16 +213,11 @@ def test_a_grid_is_sources_by_judges_with_controls_below() -> None:
         grid(table, target="worst", kinds=("distortion",))
 
 
-def test_as_markdown_and_for_a_terminal() -> None:
+def test_as_markdown() -> None:
     shown = grid(transfer(sources(), basket(), noise=(0.1,)))
     lines = markdown(shown).splitlines()
     assert lines[0] == "| minimal distortion, best target | A | B | mean RMS |"
     assert lines[2] == "| A | 100 (51–100) | 0 (0–49) | 0.232 |"  # Wilson: 4 of 4, 0 of 4
-    from rich.console import Console
-
-    console = Console(width=80, record=True, quiet=True)
-    console.print(rich_table(shown))
-    assert rich_table(shown).row_count == 3
 
 
 def test_heat_maps_are_drawn_with_every_percentage(tmp_path: Path) -> None:

@@ -256,10 +256,6 @@ class Rows:
         part, row = self.at(place)
         return f"{self.names[part]}/{row}"
 
-    def place_of(self, id: str) -> int | None:
-        found = int(pc.index(self.column("id"), pa.scalar(id, pa.string())).as_py())
-        return None if found < 0 else found
-
     def table(self, part: int, columns: tuple[str, ...]) -> pa.Table:
         """Some columns of one shard; those used last are kept, up to a limit."""
         with self.lock:

@@ -109,23 +109,6 @@ def markdown(grid: Grid) -> str:
     return "\n".join(lines) + "\n"
 
 
-def rich_table(grid: Grid) -> Any:
-    """The same for a terminal: a `rich.table.Table`."""
-    from rich import box
-    from rich.table import Table
-    from rich.text import Text
-
-    shown = Table(title=Text(f"Errors, % (95 % interval): {grid.title}"), title_justify="left", box=box.SIMPLE)
-    shown.add_column("distorted for", overflow="fold")
-    for name in (*grid.columns, "mean RMS"):
-        shown.add_column(Text(name), justify="right", overflow="fold")
-    for place, (name, cells, size) in enumerate(zip(grid.rows, grid.cells, grid.sizes, strict=True)):
-        last = place == len(grid.rows) - grid.controls - 1
-        words = [percent(cell).replace(" (", "\n").rstrip(")") for cell in cells]  # the interval below, to save width
-        shown.add_row(Text(name), *words, decimals(size), end_section=last)
-    return shown
-
-
 def percent(cell: dict[str, Any] | None) -> str:
     """`26.2 (22.1–30.8)`."""
     if cell is None or cell["share"] is None:
