@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
 
 from foible import cli
-from foible.studies import STUDIES
+from foible.studies import STUDIES, own_options
 
 Capture = pytest.CaptureFixture[str]
 
@@ -34,6 +35,23 @@ def test_it_prints_paper_beside_measured_and_where_the_files_are(capsys: Capture
     assert err == ""
     assert record.pop("out") == str(tmp_path / "b")
     assert record == json.loads((tmp_path / "b" / "result.json").read_text())
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_help_of_a_study_tells_of_its_own_options(name: str, capsys: Capture) -> None:
+    assert cli.run(["study", name, "--help"]) == 0
+    common, own = capsys.readouterr().out.split(f"Options of {name} alone:")
+    assert "--scale" in common
+    flags, about = own.strip().split("\n\n", 1)
+    _, options = own_options(name)
+    for option in options:
+        assert f"--{option.replace('_', '-')}" in flags
+        assert re.search(rf"\b{option}\b", about), option
+
+
+def test_help_without_a_study_is_of_all(capsys: Capture) -> None:
+    assert cli.run(["study", "--help"]) == 0
+    assert "alone" not in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

@@ -141,7 +141,7 @@ app.command(rich_help_panel="Label")(runs.export)
 app.command("import", rich_help_panel="Label")(labels.import_)
 app.command(rich_help_panel="Mend")(train.train)
 app.add_typer(generator.app, name="generator", rich_help_panel="Mend")
-app.command(rich_help_panel="Reproduce", context_settings=study.OWN_FLAGS)(study.study)
+app.command(rich_help_panel="Reproduce", cls=study.StudyCommand, context_settings=study.OWN_FLAGS)(study.study)
 app.command(rich_help_panel="Reproduce")(runs.replay)
 app.command(rich_help_panel="Reproduce")(runs.cite)
 

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json as codec
+import shutil
+import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 
 from foible.cli.flags import Device
 from foible.errors import UserError
-from foible.studies import STUDIES, default_folder, run_study
+from foible.studies import STUDIES, default_folder, own_options, run_study
 
 if TYPE_CHECKING:
     from foible.studies.common import Result, Row
@@ -18,6 +21,25 @@ if TYPE_CHECKING:
 
 # What a study takes of its own may stand as a flag of that name: what is unknown here is asked of the study.
 OWN_FLAGS = {"allow_extra_args": True, "ignore_unknown_options": True}
+
+
+class StudyCommand(TyperCommand):
+    """`foible study NAME --help` tells of that study's own options too."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        ctx.obj = next((one for one in args if one in STUDIES), None)
+        return super().parse_args(ctx, args)
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        super().format_help(ctx, formatter)
+        if ctx.obj is None:
+            return
+        about, options = own_options(ctx.obj)
+        width = min(100, shutil.get_terminal_size().columns)
+        flags = [f"--{key.replace('_', '-')}" + (f"\u00a0({usual})" if usual not in (None, "", 0, -1) else "")
+                 for key, usual in options.items()]  # fmt: skip
+        parts = [f"Options of {ctx.obj} alone:", "   ".join(flags), *about.split("\n\n")]
+        print("\n\n".join(textwrap.fill(part, width, break_on_hyphens=False) for part in parts) + "\n")
 
 
 def study(
@@ -44,7 +66,10 @@ def study(
     option: Annotated[
         list[str],
         typer.Option(
-            "--set", metavar="KEY=VALUE", help="An option of the study's own; repeat for several. Also: --KEY VALUE."
+            "--set",
+            metavar="KEY=VALUE",
+            help="An option of the study's own, which `foible study NAME --help` lists; repeat for several. Also: "
+            "--KEY VALUE.",
         ),
     ] = [],  # noqa: B006 (typer reads it, nobody changes it)
     json: Annotated[bool, typer.Option("--json", help="Print the results as JSON.")] = False,
@@ -120,7 +145,10 @@ def _list(json: bool) -> None:
         table.add_row(name, about)
     console = Console()
     console.print(table)
-    console.print("Run one: foible study checkerboard. As long as the paper's: --scale paper.", style="dim")
+    console.print(
+        "Run one: foible study checkerboard. As long as the paper's: --scale paper. Its own options: foible study "
+        "checkerboard --help.", style="dim",
+    )  # fmt: skip
 
 
 def _print(result: Result, folder: Path) -> None:

@@ -144,7 +144,7 @@ def run_study(
         raise UserError(f"scale is {scale!r}: expected {' or '.join(SCALES)}")
     folder = default_folder(name, scale) if out is None else Path(out)
     run = import_module(STUDIES[name][0]).run
-    own = _own_options(run, options or {}, f"study {name}")
+    own = _checked(run, options or {}, f"study {name}")
     new = not folder.exists()
     _claim(folder, name, scale)
     from foible.figures import style
@@ -169,12 +169,22 @@ def default_folder(name: str, scale: str) -> Path:
     return Path("runs") / f"{name}-{scale}"
 
 
-def _own_options(run: Any, options: Mapping[str, str], what: str) -> dict[str, Any]:
-    known = [
-        key
+def own_options(name: str) -> tuple[str, dict[str, Any]]:
+    """What a study says of its own options, and these with their defaults."""
+    run = import_module(STUDIES[name][0]).run
+    return inspect.getdoc(run) or "", _defaults(run)
+
+
+def _defaults(run: Any) -> dict[str, Any]:
+    return {
+        key: parameter.default
         for key, parameter in inspect.signature(run).parameters.items()
         if key not in _COMMON and parameter.kind is not inspect.Parameter.VAR_KEYWORD
-    ]
+    }
+
+
+def _checked(run: Any, options: Mapping[str, str], what: str) -> dict[str, Any]:
+    known = _defaults(run)
     for key in options:
         if key not in known:
             takes = f"it takes {', '.join(known)}" if known else "it takes none"

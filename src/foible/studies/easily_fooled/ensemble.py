@@ -52,7 +52,8 @@ def run(
     population: int = 0,
 ) -> Result:
     """networks: specs of the zoo with blanks between them. runs: evolutions against their mean; alone: against each of
-    them. The rest as in `fooling`. With `basket` its networks are taken, all of them."""
+    them. steps: of training. images: train on so many (0: all). generations, population: of an evolution. 0 takes the
+    scale's own. With `basket` its networks are taken, all of them."""
     plan = plan_for(
         SCALES[scale], networks=networks, steps=steps, images=images, runs=runs, alone=alone, generations=generations,
         population=population,

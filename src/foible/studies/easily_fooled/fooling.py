@@ -64,7 +64,7 @@ def run(
     population: int = 0,
 ) -> Result:
     """network: a spec of the zoo. steps: of its training. images: train on so many (0: all). runs, direct: independent
-    evolutions of CPPNs, and of pixels; generations of so many children. 0 takes the scale's own. With `basket` (a
+    evolutions of CPPNs, and of pixels. generations, population: of each. 0 takes the scale's own. With `basket` (a
     folder, or specs with blanks between them) nothing is trained, and its first network is fooled."""
     plan = plan_for(
         SCALES[scale], network=network, steps=steps, images=images, runs=runs, direct=direct, generations=generations,

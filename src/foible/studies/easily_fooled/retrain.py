@@ -86,9 +86,10 @@ def run(
     generations: int = 0,
     population: int = 0,
 ) -> Result:
-    """iterations: networks, DNN₁ included (paper: 15, and 2 on the harder set). times: how many times as large as
-    others the fooling class is at first (1, and 7 on CIFAR-10). images: train on the first so many (0: all); what is
-    added is in proportion. The rest as in `fooling`."""
+    """network: a spec of the zoo. steps: of each training. iterations: networks, DNN₁ included (paper: 15, and 2 on the
+    harder set). times: how many times as large as others the fooling class is at first (1, and 7 on CIFAR-10). images:
+    train on the first so many (0: all); what is added is in proportion. generations, population: of an evolution. 0
+    takes the scale's own."""
     if basket is not None:
         raise UserError("fooling-retrain trains its own networks: give --set network=SPEC and no --basket")
     plan = plan_for(

@@ -84,7 +84,8 @@ def run(
 ) -> Result:
     """network: a spec of the zoo, trained from two seeds. others: specs of other architectures, with blanks between
     them. runs: evolutions against A and B each (30 × 10 classes are the paper's 300 images); few: against each of the
-    others. The rest as in `fooling`. With `basket` its first two networks are A and B, and the rest the others."""
+    others. steps: of training. images: train on so many (0: all). generations, population: of an evolution. 0 takes
+    the scale's own. With `basket` its first two networks are A and B, and the rest the others."""
     plan = plan_for(
         SCALES[scale], network=network, others=others, steps=steps, images=images, runs=runs, few=few,
         generations=generations, population=population,

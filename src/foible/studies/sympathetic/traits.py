@@ -84,7 +84,8 @@ def run(
 ) -> Result:
     """generator: a folder that `foible generator train` wrote, FILE.py:NAME or hf:FOLDER; without it one is trained.
     traits: names with commas between them (default: all that the data has; of CelebA the paper's). images: train on so
-    many (0: all). mistakes: most that are mended. epochs: of the generator. network: a spec of the zoo."""
+    many (0: all). mistakes: most that are mended. steps: most of a descent. epochs: of the generator. network: a spec
+    of the zoo."""
     if basket is not None:
         raise UserError("the study traits trains a classifier for each trait: leave --basket away")
     plan = dict(SCALES[scale])
