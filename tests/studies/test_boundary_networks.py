@@ -146,11 +146,11 @@ def test_what_is_seen_is_what_is_defined() -> None:
     assert seen.apart[0] == pytest.approx(-(0.8 * np.log(0.75) + 0.2 * np.log(0.25) + np.log(0.5)) / 2)
 
 
-def test_people_who_always_answer_otherwise_are_learnt(tmp_path: Path) -> None:
-    """Simulated people, who call every digit by the next one: whoever learns from them is nearer to them."""
+def test_people_who_answer_otherwise_are_learnt(tmp_path: Path) -> None:
+    """Simulated people, who call digits from 4 on by the next one: whoever learns from them is nearer to them."""
     labels = load("digits", "test").labels.numpy()
     counts = np.zeros((len(labels), 10), np.int64)
-    counts[np.arange(len(labels)), (labels + 1) % 10] = 9
+    counts[np.arange(len(labels)), np.where(labels < 4, labels, (labels + 1) % 10)] = 9
     counts[:, 0] += 1
     np.save(tmp_path / "people.npy", counts)
     options = {"people": str(tmp_path / "people.npy"), "networks": "softmax", "seeds": "2", "epochs": "15",
@@ -158,7 +158,7 @@ def test_people_who_always_answer_otherwise_are_learnt(tmp_path: Path) -> None:
     result = run_study("uncertain", data="digits", out=tmp_path / "s", options=options, quiet=True)
     by = {(row.table, row.quantity): row for row in result.rows}
     right = {way: by[uncertain.RIGHT, word].measured for way, word in uncertain.LEARNT.items()}
-    assert min(right["hard"], right["smoothed"], right["distilled"]) > 60 > 20 > right["people"]
+    assert min(right["hard"], right["smoothed"], right["distilled"]) > 60 > 50 > right["people"]
     assert by[uncertain.NEAR, "what people say"].measured < by[uncertain.NEAR, "labels"].measured - 0.5
     assert by[uncertain.APART, "what people say: cross entropy to people"].high < 0
     with pytest.raises(UserError, match="leave --basket out"):

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from foible.data import load
 from foible.errors import UserError
@@ -101,12 +102,33 @@ def test_counts_that_are_none(tmp_path: Path) -> None:
     ):
         np.save(file, wrong)
         with pytest.raises(UserError, match=says):
-            read_people(str(file), 4, 2)
+            read_people(str(file), torch.zeros(4), 2)
     np.save(file, np.array([[{}]], object), allow_pickle=True)
-    with pytest.raises(UserError, match="cannot be read as a NumPy array"):
-        read_people(str(file), 1, 1)
+    with pytest.raises(UserError, match="is no NumPy array of numbers: put") as said:
+        read_people(str(file), torch.zeros(1), 1)
+    assert "pickle" not in str(said.value)
     with pytest.raises(UserError, match="cannot be read"):
-        read_people(str(tmp_path / "nothing.npy"), 1, 1)
+        read_people(str(tmp_path / "nothing.npy"), torch.zeros(1), 1)
+
+
+def test_people_who_saw_other_images_are_told_by_their_answers(tmp_path: Path) -> None:
+    labels = torch.arange(60) % 3
+    counts = np.eye(3, dtype=np.int64)[labels.numpy()] * 8 + 1
+    file = str(tmp_path / "counts.npy")
+
+    def read(given: np.ndarray) -> np.ndarray:
+        np.save(file, given)
+        return read_people(file, labels, 3)
+
+    assert (read(counts) == counts).all()
+    assert (read(counts * 0) == 0).all()  # nobody was asked
+    confused = counts.copy()
+    confused[:24] = counts[1:25]  # 24 of 60 images are called otherwise than they are labelled
+    assert (read(confused) == confused).all()
+    with pytest.raises(UserError, match=r"label of 0% of the images, and chance alone would give 33%"):
+        read(counts[:, [1, 2, 0]])
+    with pytest.raises(UserError, match="of other images"):
+        read(counts[np.random.default_rng(0).permutation(60)])
 
 
 def test_rankings_by_hand() -> None:
@@ -125,7 +147,7 @@ def test_cifar10h_says_what_the_package_tells(real_data: Path) -> None:
     file = real_data / "cifar10h" / "cifar10h-counts.npy"
     if not file.is_file():
         pytest.skip("there is no CIFAR-10H")
-    counts = read_people("", 10_000, 10)
+    counts = read_people("", load("cifar10", "test").labels, 10)
     assert (counts.sum(1) >= 47).all()
     assert (majority(counts) < 0).sum() == 3
     page = (Path(__file__).parents[3] / "docs" / "studies" / "labels" / "result.json").read_text("utf-8")

@@ -83,12 +83,13 @@ def run_photographs(
     plan = SCALES[scale] | {key: value for key, value in given.items() if value}
     targets = plan["targets"] if basket is None or given["targets"] else ()
     whole = load(named, "test", quiet=quiet)
+    counts = read_people(people, whole.labels, len(whole.classes))
     used, start = named, 0
     if named in KNOWN and 0 < plan["few"] < len(whole) and (basket is None or targets):
         used = fewer(named, plan["few"], out, tested=min(plan["tested"], len(whole) - plan["few"]))
         start = plan["few"] if used != named else 0
     test = load(used, "test", quiet=quiet) if start else whole
-    counts = read_people(people, len(whole), len(whole.classes))[start : start + len(test)]
+    counts = counts[start : start + len(test)]
     how: dict[str, Any] = {"seed": seed, "device": device, "quiet": quiet}
     group = (
         Basket.open(basket, device=device) if basket else

@@ -64,6 +64,11 @@ def run(
     how: dict[str, Any] = {
         "scale": scale, "out": out, "seed": seed, "device": device, "basket": basket, "quiet": quiet, "given": given,
     }  # fmt: skip
+    for name, value in given.items():
+        if isinstance(value, int) and value < 0:
+            raise UserError(f"{name} is {value}: expected 0, which takes the scale's own, or more")
+    if crowd < 2:
+        raise UserError(f"crowd is {crowd}: expected two people or more")
     counted = people or ("" if humans == HUMANS else humans)
     if humans or people or data in (None, "cifar10"):
         if generator or images:

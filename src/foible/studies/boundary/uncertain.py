@@ -95,7 +95,7 @@ def run(
     plan |= {name: value for name, value in given.items() if value}
     named = data or "cifar10"
     whole = load(named, "test", quiet=quiet)
-    counts = read_people(people, len(whole), len(whole.classes))
+    counts = read_people(people, whole.labels, len(whole.classes))
     learnt, other = halves(len(whole), seed, plan["images"], plan["tested"])
     spec, soft = _written(out, whole, counts, learnt, other)
     common = {name: plan[name] for name in ("epochs", "batch", "augment")}

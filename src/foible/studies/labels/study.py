@@ -83,7 +83,7 @@ def run(
     plan |= {name: value for name, value in given.items() if value}
     named = data or "cifar10"
     whole = open_data(named, "test", quiet=quiet)
-    counts = read_people(people, len(whole), len(whole.classes))
+    counts = read_people(people, whole.labels, len(whole.classes))
     if basket is not None:
         used, start = named, 0
         group = Basket.open(basket.split(), device=device, classes=whole.classes)

@@ -226,9 +226,11 @@ def _rows(result: Result, one: Trait, at: Case, how: Descent, seed: int) -> Mend
 
 def _people(result: Result, shown: Sequence[tuple[Trait, Case, Mended]]) -> None:
     """Does success fall where people disagree?"""
-    classes = load("cifar10", "test", quiet=True).classes
+    known = load("cifar10", "test", quiet=True)
+    classes = known.classes
     try:
-        counts = torch.from_numpy(read_people("", len(shown[0][0].test), len(classes))).double()
+        labels = known.labels[: len(shown[0][0].test)]  # of fewer there are no counts, and that is said
+        counts = torch.from_numpy(read_people("", labels, len(classes))).double()
     except UserError as error:
         result.notes.append(f"What people say was not looked at: {error}")
         return
