@@ -21,7 +21,7 @@ from foible.processes import one_thread
 from foible.recipes.boundary.reading import Interpolations, interpolations, people_one_by_one
 from foible.studies.boundary import claims, figures, metrics, tables
 from foible.studies.boundary.chance import rank_correlation, times
-from foible.studies.boundary.networks import RECIPES
+from foible.studies.boundary.networks import OURS, RECIPES
 from foible.studies.boundary.sharpness import of_networks, of_people, walks
 from foible.studies.boundary.stage import (
     SCALES,
@@ -113,7 +113,7 @@ def run_between(
     _rows(result, made, groups, fleets, crossed, people, seed)
     hunts = [hunted(one.folder, used, out / f"hunt-{one.nine.target:g}", plan, how) for one in groups]
     _metrics(result, groups, made, people, hunts)
-    result.notes += [*_labelled(run, made, people), *missed, *NOTES]
+    result.notes += [*_labelled(run, made, people), *missed, *NOTES, *(() if basket else (OURS,))]
     _figures(result, made, groups, fleets, people, out)
     return result
 
