@@ -31,12 +31,14 @@ def test_it_is_pytorchs_attention_within_the_rounding_of_bfloat16(tokens: int, h
     assert torch.allclose(own.float(), theirs, rtol=0.02, atol=0.05)
 
 
-def test_what_it_cannot_take_is_left_to_pytorch() -> None:
+def test_what_it_cannot_take_is_left_to_pytorch(monkeypatch: pytest.MonkeyPatch) -> None:
     mixed = torch.zeros(1, 17, 3 * 128, device=GPU, dtype=torch.bfloat16)
     assert attention_gpu.fits(mixed, 8)
     assert not attention_gpu.fits(mixed.float(), 8)
     assert not attention_gpu.fits(mixed.cpu(), 8)
     assert not attention_gpu.fits(mixed.new_zeros(1, attention_gpu.MOST + 1, 3 * 128), 8)
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: (7, 5))
+    assert not attention_gpu.fits(mixed, 8)
 
 
 def test_a_fleet_of_transformers_takes_the_same_step_either_way(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -24,6 +24,7 @@ except ImportError:  # a CPU build of PyTorch, or an operating system without it
 MOST = 128  # tokens
 WIDEST = 64  # numbers of a head
 LEAST = 16  # what the GPU's products take at least, each way
+OLDEST = (8, 0)  # generation of the GPU: before it there is too little memory beside a processor for many tokens
 
 if triton is not None:
 
@@ -81,7 +82,9 @@ if triton is not None:
 def fits(mixed: Tensor, heads: int) -> bool:
     """Whether the kernel can take these: bfloat16, and few tokens."""
     few = mixed.shape[1] <= MOST and mixed.shape[2] <= 3 * heads * WIDEST
-    return mixed.is_cuda and mixed.dtype == torch.bfloat16 and few and triton is not None and randomness_gpu.works()
+    if not (mixed.is_cuda and mixed.dtype == torch.bfloat16 and few and triton is not None):
+        return False
+    return torch.cuda.get_device_capability(mixed.device) >= OLDEST and randomness_gpu.works()
 
 
 def attend(mixed: Tensor, heads: int) -> Tensor:
