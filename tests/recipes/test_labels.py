@@ -76,7 +76,7 @@ def test_what_is_dropped_is_passed_over(run: Path, tmp_path: Path, capsys: pytes
     assert bad["image"] in images[0]
     assert bad["image"] not in images[1]
     assert cli.run(["show", str(run)]) == 0
-    said = "1 images of this run were labelled by people: 0 findings hold, 1 do not; 1 dropped."
+    said = "1 image of this run was labelled by people: 0 findings hold, 1 do not; 1 dropped."
     assert said in capsys.readouterr().out
     assert cli.run(["report", str(run)]) == 0
     page = (run / "report.html").read_text("utf-8")

@@ -119,9 +119,17 @@ def test_every_label_goes_from_the_page_to_the_types(
     middle = "red2" if len({*made.said[:, 4].tolist()}) == 1 else "white"  # three people, three classes
     assert f'<td class="{middle}" title="networks: ' in page
     assert cli.run(["show", str(run)]) == 0
-    assert "Labelled by 3 people" in capsys.readouterr().out
+    shown_run = " ".join(capsys.readouterr().out.split())
+    assert "Labelled by 3 people" in shown_run
+    assert f"27 images of this run were labelled by people; of {_most(expected)} most of them chose one" in shown_run
     _has_table_3(run, tmp_path, found, monkeypatch)
     _refuses_labels_of_other_images(site, run, task)
+
+
+def _most(expected: np.ndarray) -> int:
+    """Of how many images more people chose one class than any other."""
+    counts = np.sort((expected[..., None] == np.arange(3)).sum(0), 1)
+    return int((counts[:, -1] > counts[:, -2]).sum())
 
 
 def _has_table_3(run: Path, out: Path, found: Counter[str], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -39,11 +39,14 @@ class Labels:
     @property
     def words(self) -> str:
         """The same in a sentence; "" where nobody has labelled anything."""
-        if not self.labels:
+        looked = max(len(self.labels), len({id for said in self.people.values() for id in said}))
+        if not looked:
             return ""
+        most = f"; of {len(self.labels):,} most of them chose one class" if looked > len(self.labels) else ""
         gone = f"; {len(self.dropped):,} dropped" if self.dropped else ""
         judged = f": {len(self.holds):,} findings hold, {len(self.fails):,} do not{gone}"
-        return f"{len(self.labels):,} images of this run were labelled by people{judged if self.judged else ''}."
+        images = "1 image of this run was" if looked == 1 else f"{looked:,} images of this run were"
+        return f"{images} labelled by people{most}{judged if self.judged else ''}."
 
     @property
     def judged(self) -> bool:

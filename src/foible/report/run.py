@@ -78,7 +78,7 @@ class OpenRun:
     def notes(self) -> list[str]:
         """What the run had to say about its networks and data, and how far people have labelled it."""
         notes = self.config.get("notes")
-        people = [self.labels.words] if self.labels.labels else []
+        people = [self.labels.words] if self.labels.words else []
         return [*(str(note) for note in notes), *people] if isinstance(notes, list) else people
 
     @cached_property
