@@ -17,7 +17,7 @@ from foible.errors import UserError
 from foible.figures import new, save
 from foible.statistics import wilson
 from foible.studies import SCALES, STUDIES, run_study
-from foible.studies.common import Result, basket_for, data_for, mean_row, share_row, shown, write
+from foible.studies.common import Result, Row, basket_for, data_for, interval, mean_row, share_row, shown, write
 
 
 def test_result_json_has_the_promised_shape(toy: str, tmp_path: Path) -> None:
@@ -134,6 +134,11 @@ def test_every_study_says_what_it_shows() -> None:
 )  # fmt: skip
 def test_numbers_as_people_read_them(value: float | None, text: str) -> None:
     assert shown(value) == text
+
+
+def test_an_interval_that_is_none_is_a_dash() -> None:
+    assert interval(Row("t", "q", None, 1.0, 0.5, 2.0)) == "0.50 to 2"
+    assert interval(Row("t", "q", None, 1.0)) == interval(Row("t", "q", None, None, math.nan, math.nan)) == "–"
 
 
 def test_a_shares_interval_is_wilsons() -> None:

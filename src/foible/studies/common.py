@@ -179,7 +179,8 @@ def shown(value: float | None) -> str:
 
 def interval(row: Row) -> str:
     """`61.2 to 65.9`, or `–`."""
-    return "–" if row.low is None or row.high is None else f"{shown(row.low)} to {shown(row.high)}"
+    ends = [shown(row.low), shown(row.high)]
+    return "–" if "–" in ends else " to ".join(ends)
 
 
 def _cell(text: str) -> str:

@@ -135,7 +135,10 @@ def test_digits_have_the_papers_first_figure_and_every_digit_in_three_pairs(
     """Other data have the usual pairs. A folder here that is called like the plan's generator is not taken for it."""
     asked: list[Any] = []
     monkeypatch.setattr(stage, "boundary", lambda *_, **how: asked.append((how["generator"], how["pairs"])))
-    monkeypatch.setattr(stage, "train_generator", lambda spec, *_, out, **__: asked.append((spec, out)))
+    learnt: list[int | None] = []
+    monkeypatch.setattr(
+        stage, "train_generator", lambda spec, *_, out, epochs, **__: (asked.append((spec, out)), learnt.append(epochs))
+    )
     monkeypatch.chdir(tmp_path)
     Path("dcgan").mkdir()
     plan, own = stage.SCALES["paper"], tmp_path / "out" / "generator"
@@ -147,6 +150,8 @@ def test_digits_have_the_papers_first_figure_and_every_digit_in_three_pairs(
     assert [sum(digit in pair for pair in pairs) for digit in range(10)] == [3] * 10
     stage.made_between(plan, f"{write_linear_task(tmp_path)[1]}?test=0.5", tmp_path / "out", "dcgan", "basket", {})
     assert asked[2:] == [("dcgan", "")]  # the folder, since it was given; three classes
+    stage.made_between(stage.SCALES["quick"], "digits", tmp_path / "out", "", "basket", {})
+    assert learnt == [None, 32]  # so many epochs of digits' few images have as many steps as 15 of 3,000
 
 
 def test_fleets_are_packed_into_repeats(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from foible.errors import UserError
 from foible.findings import Findings
 from foible.findings.tally import summarise
 from foible.generators import train_generator
+from foible.networks.loop import enough
 from foible.recipes.boundary.reading import Interpolations, people_one_by_one
 from foible.recipes.boundary.recipe import boundary
 from foible.recipes.hunt.recipe import hunt
@@ -31,12 +32,14 @@ from foible.studies.boundary.types import Bools, Floats, Ints, votes
 from foible.text import some
 
 LEAST_PEOPLE = 2
+BATCH = 128  # of a VAE
 DIGITS = tuple("0123456789")
 # Every digit in three, as in the paper, and 1-3 is the walk of its Fig. 1. It does not name the others.
 PAIRS = "0-2,1-3,2-4,3-5,4-6,5-7,6-8,7-9,0-8,1-9,0-5,1-6,2-7,3-8,4-9"
 SCALES: dict[str, dict[str, Any]] = {
     "quick": {
-        "images": 3000, "tested": 500, "generator": "vae:10", "generator_epochs": 15, "ends": "images", "sure": 0.9,
+        "images": 3000, "tested": 500, "generator": "vae:10", "generator_epochs": 15, "generator_steps": 345,
+        "ends": "images", "sure": 0.9,
         "targets": (0.8, 0.85), "higher": (), "repeats": 2, "seeds": 2, "epochs": 20, "within": 0.01,
         "fleets": ["mlp4", "cnn4"], "crossed": 3, "trials": 8, "patience": 30,
         "specs": {"mlp4": "mlp:64", "cnn4": "lenet", "vit4": "vit4:patch=14"},
@@ -101,8 +104,10 @@ def made_between(
     plan's own. A short one that encodes begins with real images: its samples do not show every class."""
     folder = Path(generator)
     if not generator or not folder.is_dir():
-        folder = out / "generator"
-        train_generator(generator or plan["generator"], used, out=folder, epochs=plan["generator_epochs"], **how)
+        folder, epochs = out / "generator", plan["generator_epochs"]
+        if epochs is not None:  # of few images more
+            epochs = enough(epochs, plan["generator_steps"], len(load(used, "train", quiet=True)), BATCH)
+        train_generator(generator or plan["generator"], used, out=folder, epochs=epochs, **how)
     ends = "samples" if generator else plan["ends"]
     pairs = PAIRS if load(used, "test", quiet=True).classes == DIGITS else ""
     boundary(basket, used, out=out / "images", generator=str(folder), ends=ends, sure=plan["sure"], pairs=pairs, **how)
