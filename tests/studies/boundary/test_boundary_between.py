@@ -13,6 +13,7 @@ import pytest
 import torch
 
 from foible import cli
+from foible.data import load
 from foible.errors import UserError
 from foible.findings import Findings
 from foible.recipes.boundary.pairs import read_pairs
@@ -142,16 +143,41 @@ def test_digits_have_the_papers_first_figure_and_every_digit_in_three_pairs(
     monkeypatch.chdir(tmp_path)
     Path("dcgan").mkdir()
     plan, own = stage.SCALES["paper"], tmp_path / "out" / "generator"
-    stage.made_between(plan, "digits", tmp_path / "out", "", "basket", {})
-    assert asked[0] == ("dcgan", own)
-    assert asked[1][0] == str(own)
+    assert stage.generator_of(plan, "digits", tmp_path / "out", "", {}) == str(own)
+    assert asked == [("dcgan", own)]
+    assert stage.generator_of(plan, "digits", tmp_path / "out", "dcgan", {}) == "dcgan"  # a folder that is given
+    stage.made_between(plan, "digits", tmp_path / "out", "G", "basket", {})
     pairs = read_pairs(asked[1][1], tuple("0123456789"))
     assert (1, 3) in pairs
     assert [sum(digit in pair for pair in pairs) for digit in range(10)] == [3] * 10
-    stage.made_between(plan, f"{write_linear_task(tmp_path)[1]}?test=0.5", tmp_path / "out", "dcgan", "basket", {})
-    assert asked[2:] == [("dcgan", "")]  # the folder, since it was given; three classes
-    stage.made_between(stage.SCALES["quick"], "digits", tmp_path / "out", "", "basket", {})
+    stage.made_between(plan, f"{write_linear_task(tmp_path)[1]}?test=0.5", tmp_path / "out", "G", "basket", {})
+    assert asked[2:] == [("G", "")]  # three classes
+    stage.generator_of(stage.SCALES["quick"], "digits", tmp_path / "out", "", {})
     assert learnt == [None, 32]  # so many epochs of digits' few images have as many steps as 15 of 3,000
+
+
+def test_other_ends_are_those_of_other_seeds(made: tuple[str, Path], tmp_path: Path) -> None:
+    """A mean over sets, beside the paper's; a set without an end is said and left out."""
+    basket, run = made
+    plan = stage.SCALES["quick"] | {"sets": 2}
+    how = {"seed": 4, "device": "cpu", "quiet": True}
+    sets, missed = stage.other_ends(plan, "digits", tmp_path, "pixels", basket, how)
+    seeds = [Findings.open(tmp_path / "ends" / name).configs.popitem()[1]["seed"] for name in ("1", "2")]
+    assert seeds == [5, 6]
+    assert [len(one.ids) for one in sets] == [165, 165]
+    assert missed == []
+    group = stage.judged(basket, 98.0, interpolations(run), load("digits", "test", quiet=True), "cpu")
+    found = {row.quantity: row for row in between._other_ends([group], sets, "cpu")}
+    each = [100 * (one.said != one.said[0]).any(0).mean() for one in sets]  # as the runs themselves tell it
+    row = found["98 %: not all 3 networks agree"]
+    assert row.measured == pytest.approx(np.mean(each))
+    assert (row.paper, row.n) == (21.8, 2)
+    assert found["98 %: not all 3 networks agree: standard deviation"].measured == pytest.approx(np.std(each, ddof=1))
+    assert found["98 %: two networks disagree"].paper == 8.5
+    assert between._other_ends([group], [], "cpu") == []
+    none, missed = stage.other_ends(plan | {"ends": "samples"}, "digits", tmp_path / "b", "pixels", basket, how)
+    assert none == []
+    assert [one.partition(":")[0] for one in missed] == ["Other ends, set 1", "Other ends, set 2"]
 
 
 def test_fleets_are_packed_into_repeats(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

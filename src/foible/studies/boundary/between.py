@@ -15,11 +15,12 @@ from typing import Any
 
 import numpy as np
 
+from foible.basket import Basket
 from foible.data import load
 from foible.data.catalogue import KNOWN
 from foible.processes import one_thread
 from foible.recipes.boundary.reading import Interpolations, interpolations, people_one_by_one
-from foible.studies.boundary import claims, figures, metrics, tables
+from foible.studies.boundary import claims, figures, metrics, paper, tables
 from foible.studies.boundary.chance import rank_correlation, times
 from foible.studies.boundary.networks import OURS, RECIPES
 from foible.studies.boundary.sharpness import of_networks, of_people, walks
@@ -30,19 +31,23 @@ from foible.studies.boundary.stage import (
     crossed_of,
     drawn_with,
     fleets_of,
+    generator_of,
     hunted,
     judged,
+    logits_of,
     made_between,
     nine_of,
+    other_ends,
     people_of,
     recipes_of,
     told,
 )
 from foible.studies.boundary.tables import Fleet, percent
-from foible.studies.boundary.types import Floats, Ints, Opinion, flips, opinion
+from foible.studies.boundary.types import Floats, Ints, Opinion, flips, opinion, pairwise
 from foible.studies.common import Result, Row, fewer, mean_row
 
 ALONG = "Along α: where networks change their mind"
+ENDS = "Other ends: the same networks and walks, mean over sets of ends, % of the images"
 NOTES = (
     "Intervals over images: a bootstrap of whole walks, since images along one are alike. Over repeats: Student's. "
     "Where there is one repeat, its figures and claims are over images, and tell of other images, not of other seeds.",
@@ -53,6 +58,7 @@ NOTES = (
     "Recipe 3 is another one in each architecture (step and batch; augmentation; decay): the recipes of the two-way "
     "table are the paper's, not one factor. Where it has several seeds a recipe, “both together” is what neither the "
     "architecture nor the recipe does alone; what is left of the variance lies between seeds.",
+    "Other ends are chosen by the same rule among other samples, or other images; the standard deviation is over sets.",
     "Types A and C of one network are those of it and another, mean over the others. Accuracy and calibration are of "
     "the test images; κ is Cohen's, of classes, against what most people chose.",
 )
@@ -78,16 +84,26 @@ def run_between(
         plan["higher"] = given["higher"]
     if given["architectures"] and not given["fleets"]:
         plan["fleets"] = given["architectures"]
+    if generator:  # a short one of ours begins with real images: its samples do not show every class
+        plan["ends"] = "samples"
     used = fewer(named, plan["images"], out, tested=plan["tested"]) if plan["images"] and named in KNOWN else named
     test = load(used, "test", quiet=quiet)
     how: dict[str, Any] = {"seed": seed, "device": device, "quiet": quiet}
     plan["within"] = max(plan["within"], 1 / len(test))  # of a small test set, one image more or less
     with one_thread():
         folders = {0.0: basket} if basket else nine_of(plan, used, out, how)
-        run = Path(images) if images else made_between(plan, used, out, generator, folders[max(folders)], how)
+        best, drawer = folders[max(folders)], ""
+        if generator or not images:
+            drawer = generator_of(plan, used, out, generator, how)
+        run = Path(images) if images else made_between(plan, used, out / "images", drawer, best, how)
         made = interpolations(run)
+        sets, missed = other_ends(plan, used, out, drawer, best, how) if drawer else ([], [])
         groups = [judged(folder, target, made, test, device) for target, folder in sorted(folders.items())]
-        fleets, missed = ([], []) if basket else fleets_of(plan, used, made.images, made.classes, out, how)
+        elsewhere = _other_ends(groups, sets, device)
+        fleets: list[Fleet] = []
+        if not basket:
+            fleets, left = fleets_of(plan, used, made.images, made.classes, out, how)
+            missed += left
         crossed = [
             {name: own[None] for name, own in zip(group.nine.names, group.nine.said, strict=True) if name in RECIPES}
             for group in groups
@@ -111,6 +127,7 @@ def run_between(
     }  # fmt: skip
     result = Result("boundary", scale, settings, seed)
     _rows(result, made, groups, fleets, crossed, people, seed)
+    result.rows += elsewhere
     hunts = [hunted(one.folder, used, out / f"hunt-{one.nine.target:g}", plan, how) for one in groups]
     _metrics(result, groups, made, people, hunts)
     result.notes += [*_labelled(run, made, people), *missed, *NOTES, *(() if basket else (OURS,))]
@@ -166,6 +183,27 @@ def _rows(
             rows += claims.certainties(fleet, people.counts, drawn)
     rows += _factorial(crossed, said)
     rows += _along(made, groups[-1], people)
+
+
+def _other_ends(groups: Sequence[Judged], sets: Sequence[Interpolations], device: str) -> list[Row]:
+    """How much hangs on the ends: the same networks on the same walks between other ends, a value a set."""
+    if not sets:
+        return []
+    rows = []
+    for group in groups:
+        networks, at, target = Basket.open(group.folder, device=device), percent(group.nine.target), group.nine.target
+        said = [logits_of(networks, made).argmax(2) for made in sets]
+        for words, known, each in (
+            ("two networks disagree", paper.PAIRS, [pairwise(one).mean() for one in said]),
+            (
+                f"not all {len(group.nine.names)} networks agree",
+                paper.NINE,
+                [tables.disagree(one).mean() for one in said],
+            ),
+        ):
+            known_mean = known.get(target, paper.NOTHING)[0]
+            rows += tables.repeats_rows(ENDS, f"{at}: {words}", (known_mean, None), 100 * np.asarray(each))
+    return rows
 
 
 def _factorial(pools: Sequence[Mapping[str, Ints]], said: Opinion | None) -> list[Row]:

@@ -21,7 +21,7 @@ from foible.findings import Findings
 from foible.findings.tally import summarise
 from foible.generators import train_generator
 from foible.networks.loop import enough
-from foible.recipes.boundary.reading import Interpolations, people_one_by_one
+from foible.recipes.boundary.reading import Interpolations, interpolations, people_one_by_one
 from foible.recipes.boundary.recipe import boundary
 from foible.recipes.hunt.recipe import hunt
 from foible.studies.boundary.metrics import Measured
@@ -41,13 +41,14 @@ SCALES: dict[str, dict[str, Any]] = {
         "images": 3000, "tested": 500, "generator": "vae:10", "generator_epochs": 15, "generator_steps": 345,
         "ends": "images", "sure": 0.9,
         "targets": (0.8, 0.85), "higher": (), "repeats": 2, "seeds": 2, "epochs": 20, "within": 0.01,
-        "fleets": ["mlp4", "cnn4"], "crossed": 3, "trials": 8, "patience": 30,
+        "fleets": ["mlp4", "cnn4"], "crossed": 3, "sets": 3, "trials": 8, "patience": 30,
         "specs": {"mlp4": "mlp:64", "cnn4": "lenet", "vit4": "vit4:patch=14"},
     },
     "paper": {
         "images": 0, "tested": 0, "generator": "dcgan", "generator_epochs": None, "ends": "samples", "sure": 0.99,
         "targets": (0.975, 0.98, 0.985), "higher": (0.99, 0.995), "repeats": 10, "seeds": 10, "epochs": None,
-        "within": WITHIN, "crossed": 10, "trials": 200, "patience": 250, "specs": {"vit4": "vit4:patch=7,width=128"},
+        "within": WITHIN, "crossed": 10, "sets": 10, "trials": 200, "patience": 250,
+        "specs": {"vit4": "vit4:patch=7,width=128"},
     },
 }  # fmt: skip
 
@@ -97,21 +98,41 @@ def nine_of(plan: Mapping[str, Any], used: str, out: Path, how: Mapping[str, Any
     return {100 * target: str(folder) for target, folder in folders.items()}
 
 
+def generator_of(plan: Mapping[str, Any], used: str, out: Path, generator: str, how: Mapping[str, Any]) -> str:
+    """The folder of what draws the images: the one that is given, or one of that spec, or the plan's, trained now."""
+    if generator and Path(generator).is_dir():
+        return generator
+    folder, epochs = out / "generator", plan["generator_epochs"]
+    if epochs is not None:  # of few images more
+        epochs = enough(epochs, plan["generator_steps"], len(load(used, "train", quiet=True)), BATCH)
+    train_generator(generator or plan["generator"], used, out=folder, epochs=epochs, **how)
+    return str(folder)
+
+
 def made_between(
-    plan: Mapping[str, Any], used: str, out: Path, generator: str, basket: str, how: Mapping[str, Any]
+    plan: Mapping[str, Any], used: str, run: Path, generator: str, basket: str, how: Mapping[str, Any]
 ) -> Path:
-    """The run of images between classes. generator: a folder, or the spec of one that is trained now; without, the
-    plan's own. A short one that encodes begins with real images: its samples do not show every class."""
-    folder = Path(generator)
-    if not generator or not folder.is_dir():
-        folder, epochs = out / "generator", plan["generator_epochs"]
-        if epochs is not None:  # of few images more
-            epochs = enough(epochs, plan["generator_steps"], len(load(used, "train", quiet=True)), BATCH)
-        train_generator(generator or plan["generator"], used, out=folder, epochs=epochs, **how)
-    ends = "samples" if generator else plan["ends"]
+    """A run of images between classes."""
     pairs = PAIRS if load(used, "test", quiet=True).classes == DIGITS else ""
-    boundary(basket, used, out=out / "images", generator=str(folder), ends=ends, sure=plan["sure"], pairs=pairs, **how)
-    return out / "images"
+    boundary(basket, used, out=run, generator=generator, ends=plan["ends"], sure=plan["sure"], pairs=pairs, **how)
+    return run
+
+
+def other_ends(
+    plan: Mapping[str, Any], used: str, out: Path, generator: str, basket: str, how: Mapping[str, Any]
+) -> tuple[list[Interpolations], list[str]]:
+    """The same walks between other ends, chosen by the same rule among other samples or images; and which sets there
+    are not, since no sample shows a class."""
+    sets, missed = [], []
+    for number in range(1, plan["sets"] + 1):
+        try:
+            run = made_between(plan, used, out / "ends" / str(number), generator, basket,
+                               {**how, "seed": how["seed"] + number})  # fmt: skip
+        except UserError as error:
+            missed.append(f"Other ends, set {number}: {error}")
+        else:
+            sets.append(interpolations(run))
+    return sets, missed
 
 
 def judged(folder: str, target: float, made: Interpolations, test: Dataset, device: str) -> Judged:
@@ -124,8 +145,7 @@ def judged(folder: str, target: float, made: Interpolations, test: Dataset, devi
             f"the networks in {folder} know other classes ({some(group.classes, 10)}) than the images between classes "
             f"({some(made.classes, 10)}): give --images of the same task"
         )
-    place = [group.classes.index(name) for name in made.classes]
-    logits = group.predict(made.images)[..., place].double().numpy()
+    logits = logits_of(group, made)
     chances = group.predict(test.images).softmax(2)
     truth = torch.tensor([group.classes.index(name) for name in test.classes])[test.labels]
     right = (chances.argmax(2) == truth).numpy()
@@ -136,6 +156,12 @@ def judged(folder: str, target: float, made: Interpolations, test: Dataset, devi
              softmax.amax(2).numpy(), accuracy),
         logits, right, chances.amax(2).double().numpy(), folder,
     )  # fmt: skip
+
+
+def logits_of(group: Basket, made: Interpolations) -> Floats:
+    """(networks, images, classes), classes in the order of the images'."""
+    place = [group.classes.index(name) for name in made.classes]
+    return np.asarray(group.predict(made.images)[..., place].double().numpy())
 
 
 def fleets_of(

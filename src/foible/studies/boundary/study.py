@@ -41,6 +41,7 @@ def run(
     repeats: int = 0,
     seeds: int = 0,
     crossed: int = 0,
+    sets: int = 0,
     epochs: int = 0,
     trials: int = 0,
 ) -> Result:
@@ -53,13 +54,14 @@ def run(
     them; fleets: those of them that are trained from many seeds, none for none. targets: test accuracies, as
     0.975,0.98; higher: those of CNNs besides, none where targets are given alone. repeats, seeds: so many times so
     many networks of each architecture; crossed: so many of each of the nine recipes in the two-way table, 1 for the
-    nine networks themselves; epochs: at most. trials: of the hunt against each network. 0 and nothing take the scale's
-    own.
+    nine networks themselves; sets: how many other sets of ends are judged too; epochs: at most. trials: of the hunt
+    against each network. 0 and nothing take the scale's own.
     """
     given = {
         "architectures": architectures.split(), "fleets": fleets.split(),
         "targets": _accuracies("targets", targets), "higher": _accuracies("higher", higher),
-        "repeats": repeats, "seeds": seeds, "crossed": crossed, "epochs": epochs, "trials": trials, "few": few,
+        "repeats": repeats, "seeds": seeds, "crossed": crossed, "sets": sets, "epochs": epochs, "trials": trials,
+        "few": few,
     }  # fmt: skip
     how: dict[str, Any] = {
         "scale": scale, "out": out, "seed": seed, "device": device, "basket": basket, "quiet": quiet, "given": given,
