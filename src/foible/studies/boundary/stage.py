@@ -41,7 +41,7 @@ SCALES: dict[str, dict[str, Any]] = {
         "images": 3000, "tested": 500, "generator": "vae:10", "generator_epochs": 15, "generator_steps": 345,
         "ends": "images", "sure": 0.9,
         "targets": (0.8, 0.85), "higher": (), "repeats": 2, "seeds": 2, "epochs": 20, "within": 0.01,
-        "fleets": ["mlp4", "cnn4"], "crossed": 3, "sets": 3, "trials": 8, "patience": 30,
+        "fleets": ["mlp4", "cnn4"], "crossed": 1, "sets": 3, "trials": 8, "patience": 30,
         "specs": {"mlp4": "mlp:64", "cnn4": "lenet", "vit4": "vit4:patch=14"},
     },
     "paper": {
@@ -114,7 +114,8 @@ def made_between(
 ) -> Path:
     """A run of images between classes."""
     pairs = PAIRS if load(used, "test", quiet=True).classes == DIGITS else ""
-    boundary(basket, used, out=run, generator=generator, ends=plan["ends"], sure=plan["sure"], pairs=pairs, **how)
+    boundary(basket, used, out=run, generator=generator, ends=plan["ends"], sure=plan["sure"], pairs=pairs, workers=1,
+             **how)  # fmt: skip
     return run
 
 
