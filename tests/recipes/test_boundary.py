@@ -21,7 +21,8 @@ from foible.errors import UserError
 from foible.findings import Findings
 from foible.findings.rows import replaced
 from foible.findings.tags import tag
-from foible.images import decode_png, encode_png, to_floats
+from foible.images import decode_png, encode_png, to_bytes, to_floats
+from foible.randomness import normals
 from foible.recipes.boundary.pairs import read_pairs, usual_pairs
 from foible.recipes.boundary.reading import _most, interpolations, people_on, people_one_by_one
 from foible.recipes.boundary.summary import flips, summarise
@@ -162,6 +163,18 @@ def test_the_basket_chooses_clean_and_realistic_ends() -> None:
     made = interpolations(drawn(steps=2))
     assert (made.said == made.ends[np.arange(6), np.arange(6) % 2]).all()
     assert made.sure.mean(0).min() >= 0.4
+
+
+def test_the_first_samples_need_not_be_clear() -> None:
+    first = drawn(steps=2, ends="first")
+    codes = normals(0, torch.arange(400), stream="boundary.samples", count=WIDE.latent)
+    images = to_floats(to_bytes(WIDE.decode(codes)))
+    taken = linear_basket(3).judge(images).softmax(2).mean(0).argmax(1)
+    for row, (one, other) in zip(list(first)[::2], ((0, 1), (0, 2), (1, 2)), strict=True):
+        assert (row["point"], row["target"]) == (codes[(taken == one).nonzero()[0, 0]].tolist(), other)
+    assert drawn(steps=2, ends="first", sure=0.999).column("image") == first.column("image")  # how sure is not asked
+    with pytest.raises(UserError, match=r"of 1 none is what the networks together take for it .* Draw more with"):
+        drawn(ends="first", samples=1)
 
 
 def test_an_answer_that_is_no_number_is_invalid(tmp_path: Path) -> None:

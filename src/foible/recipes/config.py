@@ -272,9 +272,10 @@ class BoundaryConfig:
     )
     ends: str = _help(
         "",
-        "What lines begin and end with, one for each class: samples (the clearest that the generator draws), images "
-        "(of the data, which all networks get right), an ends.json, or a run of --candidates, whose rows tagged end "
-        "are taken (RUN:ID,ID,… takes these). Default: samples; with pixels, images.",
+        "What lines begin and end with, one for each class: samples (the clearest that the generator draws), first "
+        "(its first samples, however clear), images (of the data, which all networks get right), an ends.json, or a "
+        "run of --candidates, whose rows tagged end are taken (RUN:ID,ID,… takes these). Default: samples; with "
+        "pixels, images.",
     )
     pairs: str = _help(
         "", "Which classes, as in 1-3,4-9. Default: every class with its neighbour and the one half-way round."

@@ -161,23 +161,28 @@ def test_other_ends_are_those_of_other_seeds(made: tuple[str, Path], tmp_path: P
     basket, run = made
     plan = stage.SCALES["quick"] | {"sets": 2}
     how = {"seed": 4, "device": "cpu", "quiet": True}
-    sets, missed = stage.other_ends(plan, "digits", tmp_path, "pixels", basket, how)
-    seeds = [Findings.open(tmp_path / "ends" / name).configs.popitem()[1]["seed"] for name in ("1", "2")]
-    assert seeds == [5, 6]
+    found_sets, missed = stage.other_ends(plan, "digits", tmp_path, "pixels", basket, how)
+    assert list(found_sets) == ["images"]  # no samples are drawn, so the first of them are not looked at
+    sets = found_sets["images"]
+    runs = [Findings.open(tmp_path / "ends" / name) for name in ("images-1", "images-2")]
+    assert [one.configs.popitem()[1]["seed"] for one in runs] == [5, 6]
     assert [len(one.ids) for one in sets] == [165, 165]
     assert missed == []
     group = stage.judged(basket, 98.0, interpolations(run), load("digits", "test", quiet=True), "cpu")
-    found = {row.quantity: row for row in between._other_ends([group], sets, "cpu")}
+    found = {row.quantity: row for row in between._other_ends([group], found_sets, "cpu")}
     each = [100 * (one.said != one.said[0]).any(0).mean() for one in sets]  # as the runs themselves tell it
-    row = found["98 %: not all 3 networks agree"]
+    row = found["98 %, real images: not all 3 networks agree"]
     assert row.measured == pytest.approx(np.mean(each))
     assert (row.paper, row.n) == (21.8, 2)
-    assert found["98 %: not all 3 networks agree: standard deviation"].measured == pytest.approx(np.std(each, ddof=1))
-    assert found["98 %: two networks disagree"].paper == 8.5
-    assert between._other_ends([group], [], "cpu") == []
+    spread = found["98 %, real images: not all 3 networks agree: standard deviation"]
+    assert (spread.paper, spread.measured) == (None, pytest.approx(np.std(each, ddof=1)))
+    assert found["98 %, real images: two networks disagree"].paper == 8.5
+    assert between._other_ends([group], {}, "cpu") == []
     none, missed = stage.other_ends(plan | {"ends": "samples"}, "digits", tmp_path / "b", "pixels", basket, how)
-    assert none == []
-    assert [one.partition(":")[0] for one in missed] == ["Other ends, set 1", "Other ends, set 2"]
+    assert none == {}
+    assert [one.partition(":")[0] for one in missed] == [
+        f"Other ends, {rule}, set {number}" for rule in ("samples", "first") for number in (1, 2)
+    ]
 
 
 def test_fleets_are_packed_into_repeats(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ from foible.findings.tags import tags_of
 from foible.generators.base import Shape
 from foible.images import to_bytes, to_floats
 from foible.recipes.boundary.pairs import read_pairs
-from foible.recipes.boundary.samples import End, Sampled, read_images, shape_of
+from foible.recipes.boundary.samples import FIRST, SAMPLED, End, Sampled, read_images, shape_of
 from foible.recipes.seeds import look
 from foible.records import NUMBER, TEXT, check, read_json
 from foible.runs.task import Seeds, Task
@@ -69,8 +69,8 @@ def ends_of(task: Task) -> Seeds:
 def _chosen(task: Task, classes: Sequence[int]) -> dict[int, End]:
     """The ends, by the number of their class."""
     ends = task.config.ends
-    if ends == "samples":
-        return Sampled(task).ends(classes)
+    if ends in SAMPLED:
+        return Sampled(task).ends(classes, first=ends == FIRST)
     if ends == "images":
         return _of_images(task, classes)
     given = given_ends(ends)
@@ -95,7 +95,8 @@ def given_ends(ends: str) -> dict[str, Any]:
         return checked
     if not Path(folder).is_dir():
         raise UserError(
-            f"--ends {ends!r} is neither there nor samples or images: expected an {FILE}, or a run of --candidates"
+            f"--ends {ends!r} is neither there nor samples, first or images: expected an {FILE}, or a run of "
+            "--candidates"
         )
     findings = Findings.open(folder)
     chosen = ids.split(",") if ids else sorted(tags_of(folder).get(TAG, ()))
@@ -119,7 +120,7 @@ def ends_sha256(config: Any) -> str:
     """Hash of what a person gave; nothing where the run chooses by itself."""
     if config.first is not None:
         given = [_bytes(file) for file in (config.first, config.second)]
-    elif config.ends in ("samples", "images"):
+    elif config.ends in (*SAMPLED, "images"):
         return ""
     else:
         given = [json.dumps(given_ends(config.ends)["ends"], sort_keys=True).encode()]

@@ -25,6 +25,8 @@ from foible.runs.task import Task
 from foible.search.walk import Walked, walk
 from foible.text import some
 
+FIRST = "first"
+SAMPLED = ("samples", FIRST)  # ways to choose ends among samples: the clearest, or the first that is called so
 ACROSS = 12  # samples of a class on the sheet
 TYPICAL, TYPICAL_PIXELS = 2000, 40_000_000  # real images that say what is typical
 
@@ -72,28 +74,39 @@ class Sampled:
         rank = torch.where(clean, self.realism.double().clamp(-1e6, 1e6) + 2e6, self.mean[:, number].double())
         return rank.argsort(descending=True, stable=True)
 
-    def ends(self, classes: Sequence[int]) -> dict[int, End]:
-        """The first of each class; a class that no sample shows is an error, with the sheet to look at."""
+    def ends(self, classes: Sequence[int], *, first: bool = False) -> dict[int, End]:
+        """The best of each class, or the first that the networks take for it, however sure they are; a class that no
+        sample shows is an error, with the sheet to look at."""
         config, names = self.task.config, self.task.basket.classes
-        missing = [number for number in classes if not bool((self.clean & (self.agreed == number)).any())]
+        top, taken = self.mean.max(1)
+        shows = taken.where(top > 0, -1) if first else self.agreed.where(self.clean, -1)
+        missing = [number for number in classes if not bool((shows == number).any())]
         if missing:
             surest = ", ".join(f"{names[number]} {float(self.mean[:, number].max()):.2f}" for number in missing[:8])
+            asked, less = (
+                f"called so by all networks with a mean probability of {config.sure:g}",
+                "ask for less with --sure, ",
+            )
+            if first:
+                asked, less = "what the networks together take for it", ""
             raise UserError(
                 f"no sample shows {some([names[number] for number in missing], 8)}: of {config.samples:,} none is "
-                f"called so by all networks with a mean probability of {config.sure:g} (at most: {surest})."
-                f"{self._written(classes)} Draw more with --samples, ask for less with --sure, choose by eye with "
-                "--candidates 12 and then --ends, or train the generator longer"
+                f"{asked} (at most: {surest}).{self._written(classes)} Draw more with --samples, {less}choose by eye "
+                "with --candidates 12 and then --ends, or train the generator longer"
             )
-        places = {number: int(self.best(number)[0]) for number in classes}
+        places = {number: int((shows == number).nonzero()[0] if first else self.best(number)[0]) for number in classes}
         if not self.task.quiet:
+            least = min(float(self.mean[at, number]) for number, at in places.items())
             print(
+                f"Ends: of each class the first sample that the networks take for it; of the least clear one they are "
+                f"{least:.2f} sure" if first else
                 f"Ends: {int(self.clean.sum()):,} of {config.samples:,} samples are called the same by all networks, "
                 f"with a mean probability of {config.sure:g} or more; of each class the most realistic one is taken",
                 file=sys.stderr,
-            )
+            )  # fmt: skip
         return {
             number: {
-                "code": self.codes[at].tolist(), "sample": at, "sure": round(float(self.sure[at]), 6),
+                "code": self.codes[at].tolist(), "sample": at, "sure": round(float(self.mean[at, number]), 6),
                 "realism": round(float(self.realism[at]), 3),
             }
             for number, at in places.items()

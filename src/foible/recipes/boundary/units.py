@@ -25,7 +25,7 @@ from foible.processes import one_thread
 from foible.recipes.boundary.ends import ends_sha256
 from foible.recipes.boundary.pairs import read_pairs
 from foible.recipes.boundary.reading import ALPHA
-from foible.recipes.boundary.samples import shape_of
+from foible.recipes.boundary.samples import SAMPLED, shape_of
 from foible.recipes.config import BoundaryConfig
 from foible.recipes.rank.rows import TO_LABEL
 from foible.recipes.replay import Replayed, odd, replayed
@@ -50,7 +50,7 @@ def read_options(recipe: Recipe, options: dict[str, Any]) -> tuple[BoundaryConfi
     config: BoundaryConfig = recipe.config(**options)
     space = config.space if objects else f"line?path={config.path}&generator={quote(config.generator, safe='/:,')}"
     ends = config.ends or ("images" if config.generator == PIXELS else "samples")
-    if ends == "samples" and config.generator == PIXELS and config.first is None:
+    if ends in SAMPLED and config.generator == PIXELS and config.first is None:
         raise UserError("--generator pixels draws no samples: it fades images into each other; say --ends images")
     if ends == "images" and config.unlabelled:
         raise UserError("--ends images takes one of each class: it needs labels; give other --ends, or --from and --to")

@@ -10,6 +10,7 @@ the study's folder, and the same command goes on with it: after people have labe
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +49,7 @@ from foible.studies.common import Result, Row, fewer, mean_row
 
 ALONG = "Along α: where networks change their mind"
 ENDS = "Other ends: the same networks and walks, mean over sets of ends, % of the images"
+RULES = {"samples": "the clearest samples", "first": "the first samples", "images": "real images"}
 NOTES = (
     "Intervals over images: a bootstrap of whole walks, since images along one are alike. Over repeats: Student's. "
     "Where there is one repeat, its figures and claims are over images, and tell of other images, not of other seeds.",
@@ -58,7 +60,8 @@ NOTES = (
     "Recipe 3 is another one in each architecture (step and batch; augmentation; decay): the recipes of the two-way "
     "table are the paper's, not one factor. Where it has several seeds a recipe, “both together” is what neither the "
     "architecture nor the recipe does alone; what is left of the variance lies between seeds.",
-    "Other ends are chosen by the same rule among other samples, or other images; the standard deviation is over sets.",
+    "Other ends: the clearest of other samples, or other real images, chosen as ours were; and the first sample that "
+    "the networks together take for a class, however sure they are. The standard deviation is over sets.",
     "Types A and C of one network are those of it and another, mean over the others. Accuracy and calibration are of "
     "the test images; κ is Cohen's, of classes, against what most people chose.",
 )
@@ -97,7 +100,7 @@ def run_between(
             drawer = generator_of(plan, used, out, generator, how)
         run = Path(images) if images else made_between(plan, used, out / "images", drawer, best, how)
         made = interpolations(run)
-        sets, missed = other_ends(plan, used, out, drawer, best, how) if drawer else ([], [])
+        sets, missed = other_ends(plan, used, out, drawer, best, how) if drawer else ({}, [])
         groups = [judged(folder, target, made, test, device) for target, folder in sorted(folders.items())]
         elsewhere = _other_ends(groups, sets, device)
         fleets: list[Fleet] = []
@@ -185,14 +188,12 @@ def _rows(
     rows += _along(made, groups[-1], people)
 
 
-def _other_ends(groups: Sequence[Judged], sets: Sequence[Interpolations], device: str) -> list[Row]:
+def _other_ends(groups: Sequence[Judged], sets: Mapping[str, Sequence[Interpolations]], device: str) -> list[Row]:
     """How much hangs on the ends: the same networks on the same walks between other ends, a value a set."""
-    if not sets:
-        return []
     rows = []
-    for group in groups:
+    for rule, group in product(sets, groups):
         networks, at, target = Basket.open(group.folder, device=device), percent(group.nine.target), group.nine.target
-        said = [logits_of(networks, made).argmax(2) for made in sets]
+        said = [logits_of(networks, made).argmax(2) for made in sets[rule]]
         for words, known, each in (
             ("two networks disagree", paper.PAIRS, [pairwise(one).mean() for one in said]),
             (
@@ -202,7 +203,9 @@ def _other_ends(groups: Sequence[Judged], sets: Sequence[Interpolations], device
             ),
         ):
             known_mean = known.get(target, paper.NOTHING)[0]
-            rows += tables.repeats_rows(ENDS, f"{at}: {words}", (known_mean, None), 100 * np.asarray(each))
+            rows += tables.repeats_rows(
+                ENDS, f"{at}, {RULES[rule]}: {words}", (known_mean, None), 100 * np.asarray(each)
+            )
     return rows
 
 

@@ -23,6 +23,7 @@ from foible.generators import train_generator
 from foible.networks.loop import enough
 from foible.recipes.boundary.reading import Interpolations, interpolations, people_one_by_one
 from foible.recipes.boundary.recipe import boundary
+from foible.recipes.boundary.samples import FIRST, SAMPLED
 from foible.recipes.hunt.recipe import hunt
 from foible.studies.boundary.metrics import Measured
 from foible.studies.boundary.networks import RECIPES, WITHIN, Recipe, crowds, nine
@@ -121,18 +122,19 @@ def made_between(
 
 def other_ends(
     plan: Mapping[str, Any], used: str, out: Path, generator: str, basket: str, how: Mapping[str, Any]
-) -> tuple[list[Interpolations], list[str]]:
-    """The same walks between other ends, chosen by the same rule among other samples or images; and which sets there
-    are not, since no sample shows a class."""
-    sets, missed = [], []
-    for number in range(1, plan["sets"] + 1):
-        try:
-            run = made_between(plan, used, out / "ends" / str(number), generator, basket,
-                               {**how, "seed": how["seed"] + number})  # fmt: skip
-        except UserError as error:
-            missed.append(f"Other ends, set {number}: {error}")
-        else:
-            sets.append(interpolations(run))
+) -> tuple[dict[str, list[Interpolations]], list[str]]:
+    """By rule, the same walks between other ends: chosen as ours were among other samples or images, and the first
+    sample of each class, however clear; and which sets there are not, since no sample shows a class."""
+    sets, missed = dict[str, list[Interpolations]](), []
+    for rule in (plan["ends"], *((FIRST,) if plan["ends"] in SAMPLED else ())):
+        for number in range(1, plan["sets"] + 1):
+            folder, seeded = out / "ends" / f"{rule}-{number}", {**how, "seed": how["seed"] + number}
+            try:
+                run = made_between({**plan, "ends": rule}, used, folder, generator, basket, seeded)
+            except UserError as error:
+                missed.append(f"Other ends, {rule}, set {number}: {error}")
+            else:
+                sets.setdefault(rule, []).append(interpolations(run))
     return sets, missed
 
 
