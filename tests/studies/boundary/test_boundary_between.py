@@ -21,7 +21,7 @@ from foible.recipes.boundary.reading import interpolations
 from foible.recipes.boundary.recipe import boundary
 from foible.recipes.train.train import train
 from foible.studies import run_study
-from foible.studies.boundary import between, stage
+from foible.studies.boundary import between, ends, stage
 from foible.studies.boundary.networks import Crowd
 from foible.studies.boundary.stage import people_of
 from foible.studies.boundary.types import opinion
@@ -161,7 +161,7 @@ def test_other_ends_are_those_of_other_seeds(made: tuple[str, Path], tmp_path: P
     basket, run = made
     plan = stage.SCALES["quick"] | {"sets": 2}
     how = {"seed": 4, "device": "cpu", "quiet": True}
-    found_sets, missed = stage.other_ends(plan, "digits", tmp_path, "pixels", basket, how)
+    found_sets, missed = ends.other_ends(plan, "digits", tmp_path, "pixels", basket, how)
     assert list(found_sets) == ["images"]  # no samples are drawn, so the first of them are not looked at
     sets = found_sets["images"]
     runs = [Findings.open(tmp_path / "ends" / name) for name in ("images-1", "images-2")]
@@ -169,7 +169,7 @@ def test_other_ends_are_those_of_other_seeds(made: tuple[str, Path], tmp_path: P
     assert [len(one.ids) for one in sets] == [165, 165]
     assert missed == []
     group = stage.judged(basket, 98.0, interpolations(run), load("digits", "test", quiet=True), "cpu")
-    found = {row.quantity: row for row in between._other_ends([group], found_sets, "cpu")}
+    found = {row.quantity: row for row in ends.rows_of(ends.apart([group], found_sets, "cpu"))}
     each = [100 * (one.said != one.said[0]).any(0).mean() for one in sets]  # as the runs themselves tell it
     row = found["98 %, real images: not all 3 networks agree"]
     assert row.measured == pytest.approx(np.mean(each))
@@ -177,8 +177,10 @@ def test_other_ends_are_those_of_other_seeds(made: tuple[str, Path], tmp_path: P
     spread = found["98 %, real images: not all 3 networks agree: standard deviation"]
     assert (spread.paper, spread.measured) == (None, pytest.approx(np.std(each, ddof=1)))
     assert found["98 %, real images: two networks disagree"].paper == 8.5
-    assert between._other_ends([group], {}, "cpu") == []
-    none, missed = stage.other_ends(plan | {"ends": "samples"}, "digits", tmp_path / "b", "pixels", basket, how)
+    assert ends.apart([group], {}, "cpu") == []
+    assert ends.drawn(ends.apart([group], found_sets, "cpu"), [group], tmp_path) == "ends"
+    assert (tmp_path / "ends.png").stat().st_size > 2000
+    none, missed = ends.other_ends(plan | {"ends": "samples"}, "digits", tmp_path / "b", "pixels", basket, how)
     assert none == {}
     assert [one.partition(":")[0] for one in missed] == [
         f"Other ends, {rule}, set {number}" for rule in ("samples", "first") for number in (1, 2)

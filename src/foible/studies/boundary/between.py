@@ -10,18 +10,16 @@ the study's folder, and the same command goes on with it: after people have labe
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import product
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from foible.basket import Basket
 from foible.data import load
 from foible.data.catalogue import KNOWN
 from foible.processes import one_thread
 from foible.recipes.boundary.reading import Interpolations, interpolations, people_one_by_one
-from foible.studies.boundary import claims, figures, metrics, paper, tables
+from foible.studies.boundary import claims, ends, figures, metrics, tables
 from foible.studies.boundary.chance import rank_correlation, times
 from foible.studies.boundary.networks import OURS, RECIPES
 from foible.studies.boundary.sharpness import of_networks, of_people, walks
@@ -35,21 +33,17 @@ from foible.studies.boundary.stage import (
     generator_of,
     hunted,
     judged,
-    logits_of,
     made_between,
     nine_of,
-    other_ends,
     people_of,
     recipes_of,
     told,
 )
 from foible.studies.boundary.tables import Fleet, percent
-from foible.studies.boundary.types import Floats, Ints, Opinion, flips, opinion, pairwise
+from foible.studies.boundary.types import Floats, Ints, Opinion, flips, opinion
 from foible.studies.common import Result, Row, fewer, mean_row
 
 ALONG = "Along α: where networks change their mind"
-ENDS = "Other ends: the same networks and walks, mean over sets of ends, % of the images"
-RULES = {"samples": "the clearest samples", "first": "the first samples", "images": "real images"}
 NOTES = (
     "Intervals over images: a bootstrap of whole walks, since images along one are alike. Over repeats: Student's. "
     "Where there is one repeat, its figures and claims are over images, and tell of other images, not of other seeds.",
@@ -60,8 +54,6 @@ NOTES = (
     "Recipe 3 is another one in each architecture (step and batch; augmentation; decay): the recipes of the two-way "
     "table are the paper's, not one factor. Where it has several seeds a recipe, “both together” is what neither the "
     "architecture nor the recipe does alone; what is left of the variance lies between seeds.",
-    "Other ends: the clearest of other samples, or other real images, chosen as ours were; and the first sample that "
-    "the networks together take for a class, however sure they are. The standard deviation is over sets.",
     "Types A and C of one network are those of it and another, mean over the others. Accuracy and calibration are of "
     "the test images; κ is Cohen's, of classes, against what most people chose.",
 )
@@ -100,9 +92,9 @@ def run_between(
             drawer = generator_of(plan, used, out, generator, how)
         run = Path(images) if images else made_between(plan, used, out / "images", drawer, best, how)
         made = interpolations(run)
-        sets, missed = other_ends(plan, used, out, drawer, best, how) if drawer else ({}, [])
+        sets, missed = ends.other_ends(plan, used, out, drawer, best, how) if drawer else ({}, [])
         groups = [judged(folder, target, made, test, device) for target, folder in sorted(folders.items())]
-        elsewhere = _other_ends(groups, sets, device)
+        elsewhere = ends.apart(groups, sets, device)
         fleets: list[Fleet] = []
         if not basket:
             fleets, left = fleets_of(plan, used, made.images, made.classes, out, how)
@@ -130,11 +122,14 @@ def run_between(
     }  # fmt: skip
     result = Result("boundary", scale, settings, seed)
     _rows(result, made, groups, fleets, crossed, people, seed)
-    result.rows += elsewhere
+    result.rows += ends.rows_of(elsewhere)
     hunts = [hunted(one.folder, used, out / f"hunt-{one.nine.target:g}", plan, how) for one in groups]
     _metrics(result, groups, made, people, hunts)
-    result.notes += [*_labelled(run, made, people), *missed, *NOTES, *(() if basket else (OURS,))]
+    result.notes += [*_labelled(run, made, people), *missed, *NOTES, *((ends.NOTE,) if elsewhere else ()),
+                     *(() if basket else (OURS,))]  # fmt: skip
     _figures(result, made, groups, fleets, people, out)
+    if elsewhere:
+        result.figures.append(ends.drawn(elsewhere, groups, out))
     return result
 
 
@@ -186,27 +181,6 @@ def _rows(
             rows += claims.certainties(fleet, people.counts, drawn)
     rows += _factorial(crossed, said)
     rows += _along(made, groups[-1], people)
-
-
-def _other_ends(groups: Sequence[Judged], sets: Mapping[str, Sequence[Interpolations]], device: str) -> list[Row]:
-    """How much hangs on the ends: the same networks on the same walks between other ends, a value a set."""
-    rows = []
-    for rule, group in product(sets, groups):
-        networks, at, target = Basket.open(group.folder, device=device), percent(group.nine.target), group.nine.target
-        said = [logits_of(networks, made).argmax(2) for made in sets[rule]]
-        for words, known, each in (
-            ("two networks disagree", paper.PAIRS, [pairwise(one).mean() for one in said]),
-            (
-                f"not all {len(group.nine.names)} networks agree",
-                paper.NINE,
-                [tables.disagree(one).mean() for one in said],
-            ),
-        ):
-            known_mean = known.get(target, paper.NOTHING)[0]
-            rows += tables.repeats_rows(
-                ENDS, f"{at}, {RULES[rule]}: {words}", (known_mean, None), 100 * np.asarray(each)
-            )
-    return rows
 
 
 def _factorial(pools: Sequence[Mapping[str, Ints]], said: Opinion | None) -> list[Row]:
@@ -299,7 +273,7 @@ def _figures(
     counts = people.counts if len(people.one_by_one) else None
     said = None if counts is None else opinion(counts)
     shown = next(
-        (row for row, ends in enumerate(them.ends.tolist()) if [made.classes[one] for one in ends] == ["1", "3"]), 0
+        (row for row, both in enumerate(them.ends.tolist()) if [made.classes[one] for one in both] == ["1", "3"]), 0
     )
     result.figures.append(figures.one_walk(made.images, them, made.classes, shown, out))
     if fleets:

@@ -21,9 +21,8 @@ from foible.findings import Findings
 from foible.findings.tally import summarise
 from foible.generators import train_generator
 from foible.networks.loop import enough
-from foible.recipes.boundary.reading import Interpolations, interpolations, people_one_by_one
+from foible.recipes.boundary.reading import Interpolations, people_one_by_one
 from foible.recipes.boundary.recipe import boundary
-from foible.recipes.boundary.samples import FIRST, SAMPLED
 from foible.recipes.hunt.recipe import hunt
 from foible.studies.boundary.metrics import Measured
 from foible.studies.boundary.networks import RECIPES, WITHIN, Recipe, crowds, nine
@@ -118,24 +117,6 @@ def made_between(
     boundary(basket, used, out=run, generator=generator, ends=plan["ends"], sure=plan["sure"], pairs=pairs, workers=1,
              **how)  # fmt: skip
     return run
-
-
-def other_ends(
-    plan: Mapping[str, Any], used: str, out: Path, generator: str, basket: str, how: Mapping[str, Any]
-) -> tuple[dict[str, list[Interpolations]], list[str]]:
-    """By rule, the same walks between other ends: chosen as ours were among other samples or images, and the first
-    sample of each class, however clear; and which sets there are not, since no sample shows a class."""
-    sets, missed = dict[str, list[Interpolations]](), []
-    for rule in (plan["ends"], *((FIRST,) if plan["ends"] in SAMPLED else ())):
-        for number in range(1, plan["sets"] + 1):
-            folder, seeded = out / "ends" / f"{rule}-{number}", {**how, "seed": how["seed"] + number}
-            try:
-                run = made_between({**plan, "ends": rule}, used, folder, generator, basket, seeded)
-            except UserError as error:
-                missed.append(f"Other ends, {rule}, set {number}: {error}")
-            else:
-                sets.setdefault(rule, []).append(interpolations(run))
-    return sets, missed
 
 
 def judged(folder: str, target: float, made: Interpolations, test: Dataset, device: str) -> Judged:
