@@ -178,6 +178,12 @@ def test_other_ends_are_those_of_other_seeds(made: tuple[str, Path], tmp_path: P
     assert (spread.paper, spread.measured) == (None, pytest.approx(np.std(each, ddof=1)))
     assert found["98 %, real images: two networks disagree"].paper == 8.5
     assert ends.apart([group], {}, "cpu") == []
+    [one] = ends.apart([group], found_sets, "cpu")
+    halved = one._replace(target=99.0, two=one.two / 2)
+    told = {row.quantity: row.measured for row in ends.rows_of([one, halved])}
+    claim = "two networks disagree less with accuracy, real images, over sets of ends"
+    assert told[f"{claim}: % of the images for each % of accuracy"] == pytest.approx(-one.two.mean() / 2)
+    assert told[f"{claim}: p (not decided)"] == 0.25  # of two sets no more can be said
     assert ends.drawn(ends.apart([group], found_sets, "cpu"), [group], tmp_path) == "ends"
     assert (tmp_path / "ends.png").stat().st_size > 2000
     none, missed = ends.other_ends(plan | {"ends": "samples"}, "digits", tmp_path / "b", "pixels", basket, how)

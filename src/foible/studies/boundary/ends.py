@@ -14,7 +14,8 @@ from foible.basket import Basket
 from foible.errors import UserError
 from foible.recipes.boundary.reading import Interpolations, interpolations
 from foible.recipes.boundary.samples import FIRST, SAMPLED
-from foible.studies.boundary import paper, tables
+from foible.studies.boundary import claims, paper, tables
+from foible.studies.boundary.chance import above_nothing
 from foible.studies.boundary.figures import MARKS
 from foible.studies.boundary.stage import Judged, logits_of, made_between
 from foible.studies.boundary.tables import percent
@@ -79,6 +80,18 @@ def rows_of(found: Sequence[Apart]) -> list[Row]:
             name = f"{percent(one.target)}, {RULES[one.rule]}: {words}"
             # The paper's ± is over pairs of networks: it has no other sets.
             rows += tables.repeats_rows(TABLE, name, (known.get(one.target, paper.NOTHING)[0], None), each)
+    return rows + _with_accuracy(found)
+
+
+def _with_accuracy(found: Sequence[Apart]) -> list[Row]:
+    """Two networks disagree on fewer images the more accurate they are: the slope on each set of ends."""
+    rows = []
+    for rule in dict.fromkeys(one.rule for one in found):
+        mine = [one for one in found if one.rule == rule]
+        if len(mine) > 1:
+            each = claims.slopes(np.stack([one.two for one in mine]), [one.target for one in mine])
+            name = f"two networks disagree less with accuracy, {RULES[rule]}, over sets of ends"
+            rows += claims.rows_for(name, "% of the images for each % of accuracy", above_nothing(each, -1))
     return rows
 
 
