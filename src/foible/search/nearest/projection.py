@@ -29,8 +29,8 @@ def project(
 ) -> tuple[Tensor, Tensor]:
     """The projections z (n, d) of x (n, d) in the Euclidean norm, and the multipliers (n, m).
 
-    normals: (n, m, d), the rows of A. offsets: (n, m), b; -inf where a row has fewer constraints. Where no
-    point satisfies all constraints, z is as far along as the steps go.
+    normals: (n, m, d), the rows of A. offsets: (n, m), b; -inf where a row has fewer constraints. Where no point
+    satisfies all constraints, z is as far along as the steps go.
 
     The dual has one variable λ ≥ 0 a constraint, z = clip(x + Aᵀλ), and is concave and piecewise quadratic: projected
     Newton steps with a line search find its maximum, usually exactly, in a handful of steps.
