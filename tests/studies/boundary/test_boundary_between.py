@@ -19,6 +19,7 @@ from foible.findings import Findings
 from foible.recipes.boundary.pairs import read_pairs
 from foible.recipes.boundary.reading import interpolations
 from foible.recipes.boundary.recipe import boundary
+from foible.recipes.boundary.samples import NotShown
 from foible.recipes.train.train import train
 from foible.studies import run_study
 from foible.studies.boundary import between, ends, stage
@@ -156,7 +157,9 @@ def test_digits_have_the_papers_first_figure_and_every_digit_in_three_pairs(
     assert learnt == [None, 32]  # so many epochs of digits' few images have as many steps as 15 of 3,000
 
 
-def test_other_ends_are_those_of_other_seeds(made: tuple[str, Path], tmp_path: Path) -> None:
+def test_other_ends_are_those_of_other_seeds(
+    made: tuple[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A mean over sets, beside the paper's; a set without an end is said and left out."""
     basket, run = made
     plan = stage.SCALES["quick"] | {"sets": 2}
@@ -186,7 +189,14 @@ def test_other_ends_are_those_of_other_seeds(made: tuple[str, Path], tmp_path: P
     assert told[f"{claim}: p (not decided)"] == 0.25  # of two sets no more can be said
     assert ends.drawn(ends.apart([group], found_sets, "cpu"), [group], tmp_path) == "ends"
     assert (tmp_path / "ends.png").stat().st_size > 2000
-    none, missed = ends.other_ends(plan | {"ends": "samples"}, "digits", tmp_path / "b", "pixels", basket, how)
+    with pytest.raises(UserError, match="draws no samples"):  # what is wrong altogether is no set that is missing
+        ends.other_ends(plan | {"ends": "samples"}, "digits", tmp_path / "b", "pixels", basket, how)
+
+    def never(*_: Any) -> Path:
+        raise NotShown("no sample shows 3")
+
+    monkeypatch.setattr(ends, "made_between", never)
+    none, missed = ends.other_ends(plan | {"ends": "samples"}, "digits", tmp_path / "b", "G", basket, how)
     assert none == {}
     assert [one.partition(":")[0] for one in missed] == [
         f"Other ends, {rule}, set {number}" for rule in ("samples", "first") for number in (1, 2)

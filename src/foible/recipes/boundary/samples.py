@@ -46,6 +46,10 @@ def read_images(task: Task, places: Tensor) -> Tensor:
     return images
 
 
+class NotShown(UserError):
+    """No sample shows a class."""
+
+
 class Sampled:
     """Samples of the generator, and what the networks make of them."""
 
@@ -83,13 +87,11 @@ class Sampled:
         missing = [number for number in classes if not bool((shows == number).any())]
         if missing:
             surest = ", ".join(f"{names[number]} {float(self.mean[:, number].max()):.2f}" for number in missing[:8])
-            asked, less = (
-                f"called so by all networks with a mean probability of {config.sure:g}",
-                "ask for less with --sure, ",
-            )
-            if first:
-                asked, less = "what the networks together take for it", ""
-            raise UserError(
+            asked, less = "what the networks together take for it", ""
+            if not first:
+                asked = f"called so by all networks with a mean probability of {config.sure:g}"
+                less = "ask for less with --sure, "
+            raise NotShown(
                 f"no sample shows {some([names[number] for number in missing], 8)}: of {config.samples:,} none is "
                 f"{asked} (at most: {surest}).{self._written(classes)} Draw more with --samples, {less}choose by eye "
                 "with --candidates 12 and then --ends, or train the generator longer"

@@ -53,7 +53,8 @@ NOTES = (
     "independent.",
     "Recipe 3 is another one in each architecture (step and batch; augmentation; decay): the recipes of the two-way "
     "table are the paper's, not one factor. Where it has several seeds a recipe, “both together” is what neither the "
-    "architecture nor the recipe does alone; what is left of the variance lies between seeds.",
+    "architecture nor the recipe does alone; what is left of the variance lies between seeds. Without people its "
+    "networks are compared with each other, so that their values hang together, and p is rough.",
     "Types A and C of one network are those of it and another, mean over the others. Accuracy and calibration are of "
     "the test images; κ is Cohen's, of classes, against what most people chose.",
 )

@@ -11,9 +11,8 @@ import numpy as np
 
 from foible import figures
 from foible.basket import Basket
-from foible.errors import UserError
 from foible.recipes.boundary.reading import Interpolations, interpolations
-from foible.recipes.boundary.samples import FIRST, SAMPLED
+from foible.recipes.boundary.samples import FIRST, SAMPLED, NotShown
 from foible.studies.boundary import claims, paper, tables
 from foible.studies.boundary.chance import above_nothing
 from foible.studies.boundary.figures import MARKS
@@ -51,7 +50,7 @@ def other_ends(
             folder, seeded = out / "ends" / f"{rule}-{number}", {**how, "seed": how["seed"] + number}
             try:
                 run = made_between({**plan, "ends": rule}, used, folder, generator, basket, seeded)
-            except UserError as error:
+            except NotShown as error:
                 missed.append(f"Other ends, {rule}, set {number}: {error}")
             else:
                 sets.setdefault(rule, []).append(interpolations(run))

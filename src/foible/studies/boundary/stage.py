@@ -211,7 +211,7 @@ def drawn_with(run: Path) -> dict[str, Any]:
     findings = Findings.open(run)
     [own, *_] = findings.configs.values()
     names = findings.classes
-    pairs = [f"{names[one]}-{names[other]}" for one, other in own["pairs"] if one >= 0]
+    pairs = [f"{names[one]}-{names[other]}" for one, other in own["pairs"] if one >= 0 and max(one, other) < len(names)]
     wanted = ("space", "space_sha256", "ends", "sure", "samples", "seed", "steps")
     return {name: own[name] for name in wanted if name in own} | {"pairs": pairs}
 
